@@ -1,0 +1,1 @@
+"""A software mesh: runs the Tenstorrent serving stack with no Tenstorrent hardware."""

@@ -1,0 +1,1 @@
+"""Detection, mesh, options, configuration rules and device lifecycle for Tenstorrent."""

@@ -1,0 +1,1 @@
+"""Which Tenstorrent model class serves which architecture, and what it can do."""

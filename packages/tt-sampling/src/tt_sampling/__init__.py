@@ -1,0 +1,1 @@
+"""Where each row of a batch is sampled, device or host, and why."""

@@ -1,0 +1,1 @@
+"""Prefill/decode phases, decode interleave and lanes for trace-replaying accelerators."""

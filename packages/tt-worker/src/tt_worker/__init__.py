@@ -1,0 +1,1 @@
+"""Rows, step inputs, model adapter and overlapped decode for Tenstorrent model classes."""

@@ -1,0 +1,1 @@
+"""Tenstorrent backend plugin for vLLM: entry points and drop-in module names."""
