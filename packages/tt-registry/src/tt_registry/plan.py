@@ -1,0 +1,69 @@
+"""What has to be in a model registry, as a list of entries. Whoever owns the registry carries it out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .resolution import Resolution, Runtime, known
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name to register.
+
+    force:   replace what is there. Only an override does; everything else gives way to what is registered already
+    message: log line once the entry was made; empty = nothing to say
+    """
+
+    name: str
+    target: str
+    force: bool = False
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Entries in order, and the folders that must stand at the end of `sys.path` so that they can be imported."""
+
+    entries: tuple[Entry, ...]
+    search_path: tuple[str, ...]
+
+
+def registration_plan(
+    *,
+    environ: Mapping[str, str] = os.environ,
+    runtime: Runtime = "ttnn",
+    register_test_models: bool = False,
+) -> Plan:
+    """Every name of every served architecture.
+
+    Raises:
+        OverrideError: `TT_MODEL_CLASS_OVERRIDES` cannot be read.
+    """
+    resolutions = known(environ=environ, runtime=runtime, register_test_models=register_test_models)
+    entries = [entry for resolution in resolutions for entry in _entries(resolution)]
+    folders = dict.fromkeys(folder for resolution in resolutions for folder in resolution.search_path)
+    return Plan(tuple(entries), tuple(folders))
+
+
+def _entries(resolution: Resolution) -> list[Entry]:
+    names = [resolution.tt_architecture]
+    if resolution.also_bare:
+        names.append(resolution.architecture)
+    first, *others = names
+    force = resolution.source == "override"
+    return [
+        Entry(first, resolution.target, force, _message(resolution)),
+        *(Entry(name, resolution.target, force) for name in others),
+    ]
+
+
+def _message(resolution: Resolution) -> str:
+    """The two lines that operators look for in a server's log."""
+    if resolution.source == "override":
+        return f"Applied TT_MODEL_CLASS_OVERRIDES: {resolution.tt_architecture} -> {resolution.target}"
+    if resolution.source == "bundle":
+        return f"Registered TT model {resolution.tt_architecture} -> {resolution.target} (from {resolution.origin})"
+    return ""
