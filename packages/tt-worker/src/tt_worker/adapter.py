@@ -1,0 +1,137 @@
+"""ModelAdapter: drives one tt-metal model object through its contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tt_worker.inputs import DecodeInputs, PrefillInputs
+from tt_worker.methods import AdapterError, Method, optional_method
+from tt_worker.outcome import Outcome, is_host_result, outcome_of
+from tt_worker.reload import ReloadPlan
+
+
+@dataclass(frozen=True, slots=True)
+class TraceMode:
+    """trace_mode all | decode_only | none: which calls replay a captured trace (tt-metal contract 1.5, 1.6)."""
+
+    prefill: bool
+    decode: bool
+
+    @classmethod
+    def of(cls, option: str) -> TraceMode:
+        modes = {"all": cls(True, True), "decode_only": cls(False, True), "none": cls(False, False)}
+        if option not in modes:
+            raise ValueError(f"trace_mode is {option!r}: allowed are {', '.join(modes)}")
+        return modes[option]
+
+
+class ModelAdapter:
+    """Built once from the model object: which methods it has, which keywords they take, which decode protocol it speaks.
+
+    rows: B, the rows of every decode call.
+    """
+
+    def __init__(
+        self, model: Any, *, rows: int, vocab_size: int, trace: TraceMode, event_synchronize: Callable[[Any], None]
+    ) -> None:
+        self.model = model
+        self.rows = rows
+        self.vocab_size = vocab_size
+        self.trace = trace
+        self._event_synchronize = event_synchronize
+        self._prefill = Method(model, "prefill_forward", "1.5")
+        self._decode = Method(model, "decode_forward", "1.6")
+        self._read = optional_method(model, "read_decode_output", "1.7")
+        self._process = optional_method(model, "process_decode_output_host", "1.7")
+        contract = getattr(model, "decode_input_update_contract", 0) or 0
+        self.reload_commands = contract >= 1
+        self.kv_cache: Any = None
+
+    def prefill(self, inputs: PrefillInputs, sampling: Any | None) -> Outcome:
+        """Run a prefill and wait for it. `sampling`: the device's parameters, or None to get logits.
+
+        Rows of the outcome are in the order of `inputs.rows`.
+        """
+        required = {
+            "tokens": torch.from_numpy(inputs.tokens),
+            "page_table": torch.from_numpy(inputs.page_table),
+            "kv_cache": self.kv_cache,
+            "enable_trace": self.trace.prefill,
+            "prompt_lens": inputs.ends,
+            "start_pos": inputs.start_pos,
+        }
+        if sampling is not None:
+            required["sampling_params"] = sampling
+        value = self._prefill(required, {"empty_slots": inputs.rows})
+        return outcome_of(value, rows=len(inputs.rows), vocab_size=self.vocab_size, label=self._prefill.label)
+
+    def submit_decode(
+        self,
+        inputs: DecodeInputs,
+        sampling: Any | None,
+        plan: ReloadPlan,
+        histories: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None,
+    ) -> Callable[[], Outcome]:
+        """Submit a decode step without waiting. Call the answer once, to wait for the step and get its outcome (B rows).
+
+        histories: prompt and output token ids of all rows, int32 [B, L] padded with -1; needed while a row has a penalty.
+        """
+        required: dict[str, Any] = {
+            "tokens": torch.from_numpy(inputs.tokens),
+            "start_pos": torch.from_numpy(inputs.start_pos),
+            "page_table": torch.from_numpy(inputs.page_table),
+            "kv_cache": self.kv_cache,
+            "enable_trace": self.trace.decode,
+            "read_from_device": False,
+            **self._protocol(plan, sampling is not None),
+        }
+        if sampling is not None:
+            required["sampling_params"] = sampling
+            if histories is not None:
+                required["prompt_tokens"] = torch.from_numpy(histories[0])
+                required["output_tokens"] = torch.from_numpy(histories[1])
+        payload = self._decode(required)
+        return self._reader(payload, is_tokens=sampling is not None)
+
+    def _protocol(self, plan: ReloadPlan, on_device: bool) -> Mapping[str, bool]:
+        """The keywords of the model's decode protocol. The two protocols are never mixed."""
+        if self.reload_commands:
+            return {
+                "reload_inputs": plan.reload_inputs,
+                "reload_page_table": plan.reload_page_table,
+                "reload_sampling_params": plan.reload_sampling_params,
+                "reset_sampling_state": plan.reset_sampling_state,
+            }
+        return {"reset_batch": plan.reload_inputs} if on_device else {}
+
+    def _reader(self, payload: Any, *, is_tokens: bool) -> Callable[[], Outcome]:
+        """Start the read-back now, before another step reuses the trace's buffers; finish it when called."""
+        if is_host_result(payload):
+            return lambda: self._outcome(payload)
+        if self._process is None:
+            raise AdapterError(
+                f"{self._decode.label} returned {type(payload).__name__} and the model has no process_decode_output_host: "
+                "tt-metal contract 1.6 wants host tensors or the read-back hooks"
+            )
+        if self._read is None:
+            raise AdapterError(
+                f"{self._decode.label} returned a device payload and there is no read_decode_output (1.7)"
+            )
+        host, events = self.model.read_decode_output(payload, async_read=True)
+        process = self.model.process_decode_output_host
+
+        def finish() -> Outcome:
+            for event in events:
+                self._event_synchronize(event)
+            return self._outcome(process(host, is_tokens=is_tokens))
+
+        return finish
+
+    def _outcome(self, value: Any) -> Outcome:
+        return outcome_of(value, rows=self.rows, vocab_size=self.vocab_size, label=self._decode.label)

@@ -1,0 +1,79 @@
+"""Host tensors of a step, in memory that is reused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tt_worker.request import RequestState
+
+# Submissions that may still read their inputs while the next is built: two in flight and one being built.
+RING = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillInputs:
+    """tokens int32 [n, max_end] from position 0, start_pos int32 [n], ends int64 [n], rows and page table in the same order.
+
+    Source: tt-metal contract 1.5.
+    """
+
+    tokens: NDArray[np.int32]
+    page_table: NDArray[np.int32]
+    start_pos: NDArray[np.int32]
+    ends: NDArray[np.int64]
+    rows: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeInputs:
+    """tokens int32 [B, 1] (0 on free rows), start_pos int32 [B] (-1 on free rows), page_table int32 [B, W].
+
+    Source: tt-metal contract 1.6.
+    """
+
+    tokens: NDArray[np.int32]
+    start_pos: NDArray[np.int32]
+    page_table: NDArray[np.int32]
+
+
+def prefill_inputs(
+    states: Sequence[RequestState[Any]], counts: Sequence[int], page_table: NDArray[np.int32], alignment: int
+) -> PrefillInputs:
+    """Inputs that compute the next counts[i] tokens of states[i].
+
+    alignment: first positions are rounded down to a multiple of it, and the tokens in between computed again: adapters of mid-2026
+    fail on other values in the untraced path and corrupt silently in the traced one (tt-metal contract 7).
+    """
+    ends = np.array([s.computed + c for s, c in zip(states, counts, strict=True)], dtype=np.int64)
+    tokens = np.zeros((len(states), int(ends.max())), dtype=np.int32)
+    for i, (state, end) in enumerate(zip(states, ends.tolist(), strict=True)):
+        tokens[i, :end] = state.tokens(0, end)
+    start = np.array([s.computed - s.computed % alignment for s in states], dtype=np.int32)
+    return PrefillInputs(tokens, page_table, start, ends, [s.row for s in states])
+
+
+class DecodeBuffers:
+    """The inputs of decode steps. Positions advance in place; a submission gets its own slot of a small ring."""
+
+    def __init__(self, capacity: int) -> None:
+        self._tokens = [np.zeros((capacity, 1), dtype=np.int32) for _ in range(RING)]
+        self._start_pos = [np.full(capacity, -1, dtype=np.int32) for _ in range(RING)]
+        self._slot = 0
+
+    def fill(
+        self, rows: NDArray[np.int64], positions: NDArray[np.int32], tokens: Sequence[int] | None
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """tokens [B, 1] and start_pos [B] with the given values at `rows`; tokens None: the device has them."""
+        self._slot = (self._slot + 1) % RING
+        out_tokens, out_pos = self._tokens[self._slot], self._start_pos[self._slot]
+        out_tokens.fill(0)
+        out_pos.fill(-1)
+        out_pos[rows] = positions
+        if tokens is not None:
+            out_tokens[rows, 0] = tokens
+        return out_tokens, out_pos

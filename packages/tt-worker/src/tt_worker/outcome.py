@@ -1,0 +1,55 @@
+"""What a model call returned, whatever its shape, as tokens or logits of the rows in question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tt_worker.methods import AdapterError
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Exactly one of tokens and logits is set.
+
+    tokens:    int64 [n]
+    logits:    float [n, V], the last position of each row
+    logprobs:  as the model gave them, None without device logprobs: [n] of the sampled tokens, or ([n, 32], [n, 32]) lists
+    """
+
+    tokens: torch.Tensor | None
+    logits: torch.Tensor | None
+    logprobs: Any = None
+
+
+def is_host_result(value: Any) -> bool:
+    """Whether the model answered with host tensors although it was asked not to read back (tt-metal contract 1.6)."""
+    if isinstance(value, tuple):
+        return bool(value) and all(v is None or isinstance(v, torch.Tensor) for v in value)
+    return isinstance(value, torch.Tensor)
+
+
+def outcome_of(value: Any, *, rows: int, vocab_size: int, label: str) -> Outcome:
+    """Classify a host result by its last dimension, not by what was asked: some adapters ignore a request for tokens.
+
+    Accepted (contract 1.5, 1.7): logits [n, V], [n, 1, V] or [n, S, V] (the last position counts); tokens of any shape with n
+    elements; either alone or as the first of a pair.
+    """
+    result, logprobs = value if isinstance(value, tuple) and len(value) == 2 else (value, None)
+    if isinstance(result, tuple) and len(result) == 1:
+        result = result[0]
+    if not isinstance(result, torch.Tensor):
+        raise AdapterError(f"{label} returned {type(result).__name__}: tt-metal contract 1.5 and 1.7 want tensors")
+    if result.dim() >= 2 and result.shape[-1] == vocab_size and result.is_floating_point():
+        logits = result[:, -1, :] if result.dim() == 3 else result
+        if logits.dim() != 2 or logits.shape[0] < rows:
+            raise AdapterError(f"{label} returned logits of shape {tuple(result.shape)} for {rows} rows")
+        return Outcome(None, logits, None)
+    if result.numel() < rows or result.is_floating_point():
+        raise AdapterError(
+            f"{label} returned {tuple(result.shape)} {result.dtype} for {rows} rows and a vocabulary of {vocab_size}: "
+            "neither one token a row nor logits (tt-metal contract 1.5 and 1.7)"
+        )
+    return Outcome(result.reshape(-1), None, logprobs)

@@ -1,0 +1,76 @@
+"""Page tables: which KV blocks each row owns, one table per KV cache group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class PageTableError(RuntimeError):
+    """Block ids that do not fit the table or the pool; accepted silently by real adapters, so checked here."""
+
+
+class PageTable:
+    """int32 [rows, width] block ids, 0 beyond a row's blocks.
+
+    `version` changes with every change of content, so that a submission knows whether the device's copy is stale.
+    Sources: tt-metal contract 1.5, 1.6 and 7 (no adapter checks width or range).
+    """
+
+    def __init__(self, rows: int, width: int, num_blocks: int) -> None:
+        self.table: NDArray[np.int32] = np.zeros((rows, width), dtype=np.int32)
+        self.length: NDArray[np.int64] = np.zeros(rows, dtype=np.int64)
+        self.num_blocks = num_blocks
+        self.version = 0
+        self._snapshot: tuple[int, NDArray[np.int32]] | None = None
+
+    @property
+    def width(self) -> int:
+        return self.table.shape[1]
+
+    def replace(self, row: int, block_ids: Sequence[int]) -> None:
+        """The row's blocks are exactly these. Whatever a former tenant left beyond them is cleared."""
+        self._check(row, 0, block_ids)
+        count = len(block_ids)
+        self.table[row, :count] = block_ids
+        self.table[row, count : int(self.length[row])] = 0
+        self.length[row] = count
+        self.version += 1
+
+    def append(self, row: int, block_ids: Sequence[int]) -> None:
+        """The row got more blocks."""
+        if not block_ids:
+            return
+        start = int(self.length[row])
+        self._check(row, start, block_ids)
+        self.table[row, start : start + len(block_ids)] = block_ids
+        self.length[row] = start + len(block_ids)
+        self.version += 1
+
+    def clear(self, row: int) -> None:
+        """The row has no blocks."""
+        if self.length[row]:
+            self.table[row, : int(self.length[row])] = 0
+            self.length[row] = 0
+            self.version += 1
+
+    def snapshot(self) -> NDArray[np.int32]:
+        """The table as of now, in memory that never changes afterwards: the device may read it later. Copied only when changed."""
+        if self._snapshot is None or self._snapshot[0] != self.version:
+            self._snapshot = (self.version, self.table.copy())
+        return self._snapshot[1]
+
+    def packed(self, rows: Sequence[int]) -> NDArray[np.int32]:
+        """int32 [len(rows), width], a copy: row i belongs to rows[i]."""
+        return self.table[list(rows)]
+
+    def _check(self, row: int, start: int, block_ids: Sequence[int]) -> None:
+        if start + len(block_ids) > self.width:
+            raise PageTableError(
+                f"row {row} would own {start + len(block_ids)} blocks: a request may own {self.width} "
+                "(max_model_len / block_size)"
+            )
+        if block_ids and not (min(block_ids) >= 0 and max(block_ids) < self.num_blocks):
+            raise PageTableError(f"row {row} got block ids outside the pool of {self.num_blocks}: {list(block_ids)}")

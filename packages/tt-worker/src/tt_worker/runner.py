@@ -1,0 +1,274 @@
+"""The runner: rows, page tables, samplers, model adapter and in-flight queue, composed into a step."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tt_worker.adapter import ModelAdapter
+from tt_worker.inflight import InFlight, InFlightQueue
+from tt_worker.inputs import DecodeBuffers, DecodeInputs, prefill_inputs
+from tt_worker.methods import AdapterError
+from tt_worker.outcome import Outcome
+from tt_worker.pages import PageTable
+from tt_worker.reload import DecodeSituation, ReloadPlanner
+from tt_worker.request import RequestState
+from tt_worker.rows import RowTable
+from tt_worker.sampling import GrammarMask, RowSamplers
+from tt_worker.step import NOTHING, Admission, StepRequest, StepResult
+from tt_worker.steplog import StepLog
+
+State = RequestState[Any]
+
+
+class StepError(RuntimeError):
+    """The engine asked for a step that cannot be run. A fault in the scheduler or in this package, never in a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerConfig:
+    """alignment: multiple that first positions of a prefill are rounded down to; overlap: submit a step before the last is read."""
+
+    alignment: int = 32
+    overlap: bool = True
+    depth: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The requests of a step. rows: their rows; final: whether a token comes out (False: a chunk that does not end the prompt)."""
+
+    ids: list[str]
+    states: list[State]
+    rows: list[int]
+    final: list[bool]
+
+
+class Runner:
+    """`execute` submits a step; `sample` answers with its result, now or when asked.
+
+    rows, pages and samplers are one set for all topologies; a lane is a range of rows.
+    """
+
+    def __init__(
+        self,
+        config: RunnerConfig,
+        adapter: ModelAdapter,
+        rows: RowTable,
+        pages: Sequence[PageTable],
+        samplers: RowSamplers,
+        planner: ReloadPlanner,
+        log: StepLog,
+    ) -> None:
+        self._config = config
+        self._adapter = adapter
+        self._rows = rows
+        self._pages = pages
+        self._samplers = samplers
+        self._planner = planner
+        self._log = log
+        self._requests: dict[str, State] = {}
+        self._buffers = DecodeBuffers(rows.capacity)
+        self._queue: InFlightQueue[StepResult] = InFlightQueue(config.depth)
+        self._unsampled: deque[Callable[[GrammarMask | None], InFlight[StepResult] | StepResult]] = deque()
+        self._tenancy = 0
+
+    def row_of(self, request_id: str) -> int:
+        return self._rows.row_of(request_id)
+
+    def execute(self, step: StepRequest) -> StepResult | None:
+        """Update the rows and submit the step. None: call `sample` for the result; otherwise there is nothing to sample."""
+        for request_id in step.leaving:
+            self._leave(request_id)
+        for admission in step.admissions:
+            self._admit(admission)
+        for request_id, blocks in step.grown.items():
+            row = self._rows.row_of(request_id)
+            for table, ids in zip(self._pages, blocks, strict=True):
+                table.append(row, ids)
+        if not step.scheduled:
+            return NOTHING
+        ids = list(step.scheduled)
+        states = [self._state(request_id) for request_id in ids]
+        self._check_progress(step, states)
+        prefilling = sum(state.prefilling for state in states)
+        if prefilling == len(states):
+            self._prefill(ids, states, list(step.scheduled.values()))
+        elif prefilling == 0:
+            self._decode(ids, states, step)
+        else:
+            raise StepError(f"a step mixes {prefilling} prefill and {len(states) - prefilling} decode requests: {ids}")
+        return None
+
+    def sample(self, grammar: GrammarMask | None = None) -> InFlight[StepResult] | StepResult | None:
+        """The result of the oldest step that `execute` submitted; None when there is none (its execute failed)."""
+        return self._unsampled.popleft()(grammar) if self._unsampled else None
+
+    def drain(self) -> None:
+        """Wait for everything that was submitted."""
+        self._queue.drain()
+
+    # Rows
+
+    def _admit(self, admission: Admission) -> None:
+        if admission.request_id in self._requests:
+            self._leave(admission.request_id)
+        row = self._rows.assign(admission.request_id, admission.lane)
+        output = list(admission.output)
+        state: State = RequestState(
+            request_id=admission.request_id,
+            row=row,
+            prompt=admission.prompt,
+            output=output,
+            prefill_end=len(admission.prompt) + len(output),
+            computed=admission.computed,
+            params=admission.params,
+        )
+        for table, ids in zip(self._pages, admission.block_ids, strict=True):
+            table.replace(row, ids)
+        self._samplers.admit(state, admission.sampling)
+        self._requests[admission.request_id] = state
+        self._tenancy += 1
+
+    def _leave(self, request_id: str) -> None:
+        state = self._requests.pop(request_id, None)
+        if state is None:
+            return
+        state.alive = False
+        row = self._rows.release(request_id)
+        for table in self._pages:
+            table.clear(row)
+        self._samplers.release(state)
+        self._tenancy += 1
+
+    def _state(self, request_id: str) -> State:
+        try:
+            return self._requests[request_id]
+        except KeyError:
+            raise StepError(f"request {request_id!r} is scheduled and was never admitted") from None
+
+    @staticmethod
+    def _check_progress(step: StepRequest, states: Sequence[State]) -> None:
+        """The engine and this worker must agree on what is computed: anything else corrupts a cache silently."""
+        computed = step.computed
+        for state in states:
+            expected = computed.get(state.request_id)
+            if expected is not None and expected != state.computed:
+                raise StepError(
+                    f"request {state.request_id!r}: the engine counts {expected} computed tokens, the worker {state.computed}"
+                )
+
+    # Prefill
+
+    def _prefill(self, ids: list[str], states: list[State], counts: list[int]) -> None:
+        rows = [state.row for state in states]
+        final = [s.computed + n >= s.prefill_end for s, n in zip(states, counts, strict=True)]
+        batch = Batch(ids, states, rows, final)
+        on_device = self._samplers.place_prefill(rows, chunk_not_final=not all(final)).device
+        inputs = prefill_inputs(states, counts, self._pages[0].packed(rows), self._config.alignment)
+        self._planner.prefilled()
+        outcome = self._adapter.prefill(inputs, self._samplers.device.packed(rows) if on_device else None)
+        for state, count in zip(states, counts, strict=True):
+            state.computed += count
+        sampled = "device" if outcome.tokens is not None else "host" if any(final) else None
+        self._log.step("prefill", requests=len(ids), tokens=sum(counts), sampled=sampled)
+        if outcome.tokens is not None:
+            result = self._apply(batch, outcome.tokens[: len(ids)].tolist(), None)
+            self._unsampled.append(lambda _: result)
+        else:
+            self._unsampled.append(lambda grammar: self._sample_host(batch, outcome.logits, grammar))
+
+    # Decode
+
+    def _decode(self, ids: list[str], states: list[State], step: StepRequest) -> None:
+        if sum(step.scheduled.values()) != len(ids):
+            raise StepError(f"a decode step computes one token a request: {dict(step.scheduled)}")
+        rows = [state.row for state in states]
+        batch = Batch(ids, states, rows, [True] * len(ids))
+        on_device = self._samplers.place_decode(rows).device
+        penalised = on_device and self._samplers.device.any_penalised(rows)
+        now = DecodeSituation(
+            layout=(self._tenancy, tuple(rows)),
+            pages=tuple(table.version for table in self._pages),
+            sampling=self._samplers.version,
+            on_device=on_device,
+        )
+        plan = self._planner.plan(now)
+        if plan.reload_inputs or penalised or not self._config.overlap:
+            # The host's tokens are needed, so they must all be known.
+            self._queue.drain()
+        inputs = self._decode_inputs(states, rows, with_tokens=plan.reload_inputs)
+        outcome = self._adapter.submit_decode(
+            inputs,
+            self._samplers.device.view() if on_device else None,
+            plan,
+            self._samplers.histories.view() if penalised else None,
+        )
+        self._planner.accept(now)
+        for state in states:
+            state.computed += 1
+        self._log.step(
+            "decode",
+            requests=len(ids),
+            tokens=len(ids),
+            sampled="device" if on_device else "host",
+            reload=plan.reload_inputs,
+            ahead=len(self._queue),
+        )
+        if on_device:
+            flight = self._queue.submit(lambda: self._finish_decode(batch, outcome()))
+            self._unsampled.append(lambda _: flight)
+        else:
+            self._unsampled.append(lambda grammar: self._finish_on_host(batch, outcome, grammar))
+
+    def _decode_inputs(self, states: list[State], rows: list[int], *, with_tokens: bool) -> DecodeInputs:
+        index: NDArray[np.int64] = np.array(rows, dtype=np.int64)
+        positions = np.array([state.computed for state in states], dtype=np.int32)
+        tokens = [state.token_at(state.computed) for state in states] if with_tokens else None
+        host_tokens, start_pos = self._buffers.fill(index, positions, tokens)
+        return DecodeInputs(host_tokens, start_pos, self._pages[0].snapshot())
+
+    def _finish_decode(self, batch: Batch, outcome: Outcome) -> StepResult:
+        if outcome.tokens is None:
+            # The model answered with logits although tokens were asked for.
+            return self._sample_host(batch, _select(outcome.logits, batch.rows), None)
+        tokens = outcome.tokens.tolist()
+        return self._apply(batch, [tokens[row] for row in batch.rows], None)
+
+    def _finish_on_host(self, batch: Batch, outcome: Callable[[], Outcome], grammar: GrammarMask | None) -> StepResult:
+        self._queue.drain()
+        return self._sample_host(batch, _select(outcome().logits, batch.rows), grammar)
+
+    # Results
+
+    def _sample_host(self, batch: Batch, logits: Any, grammar: GrammarMask | None) -> StepResult:
+        """Sample row i of `logits` for batch.rows[i]."""
+        if not any(batch.final):
+            return StepResult(batch.ids, [[] for _ in batch.ids])
+        if logits is None:
+            raise AdapterError("the model returned tokens although logits were asked for (tt-metal contract 1.5, 1.6)")
+        sample = self._samplers.host.sample(logits, batch.rows, advance=batch.final, grammar=grammar)
+        return self._apply(batch, list(sample.token_ids), sample.logprobs)
+
+    def _apply(self, batch: Batch, tokens: list[int], logprobs: Any) -> StepResult:
+        """Append the tokens to their requests' histories. States, not rows: a row may have a new tenant by now."""
+        vocab_size = self._adapter.vocab_size
+        if tokens and not (min(tokens) >= 0 and max(tokens) < vocab_size):
+            raise AdapterError(f"sampled token ids leave the vocabulary of {vocab_size}: {tokens}")
+        for state, token, final in zip(batch.states, tokens, batch.final, strict=True):
+            if final:
+                self._samplers.record(state, token)
+        ids = [[token] if final else [] for token, final in zip(tokens, batch.final, strict=True)]
+        return StepResult(batch.ids, ids, logprobs)
+
+
+def _select(logits: Any, rows: list[int]) -> Any:
+    """The batch's rows out of all B; a view when they are the first ones in order."""
+    if logits is None:
+        return None
+    return logits[: len(rows)] if rows == list(range(len(rows))) else logits[rows]

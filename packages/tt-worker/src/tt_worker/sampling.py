@@ -1,0 +1,75 @@
+"""How the rows of this worker are sampled: the device's parameters, the placement and the host sampler, kept in step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from tt_sampling.device import DeviceParams
+from tt_sampling.parameters import RowSampling
+from tt_sampling.placement import DeviceSampler, Phase, Placement, PlacementTable
+from tt_worker.histories import Histories
+from tt_worker.request import RequestState
+
+
+class HostSample(Protocol):
+    """One token a row, and logprobs in the engine's form."""
+
+    @property
+    def token_ids(self) -> Sequence[int]: ...
+    @property
+    def logprobs(self) -> Any: ...
+
+
+class HostSampler(Protocol):
+    """The engine's host sampler (tt_sampling.vllm.host.HostSampling under vLLM)."""
+
+    def admit(self, row: int, params: Any, prompt_token_ids: Sequence[int], output_token_ids: list[int]) -> None: ...
+    def release(self, row: int) -> None: ...
+    def sample(
+        self, logits: Any, rows: Sequence[int], *, advance: Sequence[bool] | None, grammar: GrammarMask | None
+    ) -> HostSample: ...
+
+
+# Packed masks [k, ceil(V / 32)] int32, bit 1 = allowed, and which mask belongs to which row.
+GrammarMask = tuple[Any, Mapping[int, int]]
+
+
+class RowSamplers:
+    """Everything that must hear of a row's coming and going in order to sample it."""
+
+    def __init__(self, rows: int, vocab_size: int, device: DeviceSampler, host: HostSampler) -> None:
+        self.device = DeviceParams(rows, vocab_size)
+        self.host = host
+        self.histories = Histories(rows)
+        self.version = 0
+        self._placement = PlacementTable(device)
+
+    def admit(self, state: RequestState[Any], sampling: RowSampling) -> None:
+        self.version += 1
+        self.device.set(state.row, sampling)
+        self._placement.set(state.row, sampling, state.output)
+        self.host.admit(state.row, state.params, state.prompt, state.output)
+        state.penalised = sampling.penalised
+        if state.penalised:
+            self.histories.set(state.row, state.prompt, state.output)
+
+    def release(self, state: RequestState[Any]) -> None:
+        self.version += 1
+        self.device.clear(state.row)
+        self._placement.clear(state.row)
+        self.host.release(state.row)
+        if state.penalised:
+            self.histories.clear(state.row)
+
+    def place_prefill(self, rows: Sequence[int], *, chunk_not_final: bool) -> Placement:
+        return self._placement.place(Phase.PREFILL, rows, chunk_not_final=chunk_not_final)
+
+    def place_decode(self, rows: Sequence[int]) -> Placement:
+        return self._placement.place(Phase.DECODE, rows)
+
+    def record(self, state: RequestState[Any], token: int) -> None:
+        """A token of the request is known. A tenancy that ended keeps its own history but touches no row."""
+        state.record(token)
+        if state.penalised and state.alive:
+            self.histories.append(state.row, token)

@@ -1,0 +1,64 @@
+"""What the engine asks of one step, in plain values: the translation target of every engine adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tt_sampling.parameters import RowSampling
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A request that enters a row: new, or resumed after a preemption.
+
+    prompt, output:  token ids; output is empty for a new request
+    computed:        tokens already in the KV cache (prefix hit), tokens
+    block_ids:       all its blocks, per KV cache group
+    params:          the engine's sampling parameters, for the engine's host sampler
+    sampling:        the same in plain values
+    """
+
+    request_id: str
+    prompt: Sequence[int]
+    output: Sequence[int]
+    computed: int
+    block_ids: Sequence[Sequence[int]]
+    params: Any
+    sampling: RowSampling
+    lane: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StepRequest:
+    """One step.
+
+    leaving:     requests that finished or were preempted: they leave their rows before anything else happens
+    admissions:  requests that enter a row
+    computed:    tokens scheduled before this step, for each scheduled request that is in its row already
+    grown:       blocks to append for such requests, per KV cache group
+    scheduled:   request id -> tokens to compute, in the engine's order
+    """
+
+    leaving: Iterable[str] = ()
+    admissions: Sequence[Admission] = ()
+    computed: Mapping[str, int] = field(default_factory=dict)
+    grown: Mapping[str, Sequence[Sequence[int]]] = field(default_factory=dict)
+    scheduled: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What a step produced, request by request in the engine's order.
+
+    token_ids:  one token, or none for a request whose prompt is not complete
+    logprobs:   in the engine's own form, one entry a request; None when nobody asked
+    """
+
+    request_ids: Sequence[str] = ()
+    token_ids: Sequence[Sequence[int]] = ()
+    logprobs: Any = None
+
+
+NOTHING = StepResult()
