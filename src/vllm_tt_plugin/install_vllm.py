@@ -1,0 +1,258 @@
+"""Installs vLLM for the empty target: ``python -m vllm_tt_plugin.install_vllm [--version X] [--dry-run]``.
+
+The wheel on the package index is built for CUDA. This builds one without device code from the source distribution, once
+per release, keeps it in the user's cache, and installs it with its dependencies but without replacing the torch, numpy
+and transformers that fit this environment. Standard library only, so that it runs before anything is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vllm_tt_plugin import compat
+from vllm_tt_plugin.compat import CompatError, Release
+
+BUILD_TOOLS = (
+    "setuptools>=77,<81",
+    "setuptools-scm",
+    "setuptools-rust",
+    "wheel",
+    "packaging",
+    "jinja2",
+    "cmake",
+    "ninja",
+    "pip",
+)
+INSPECT = """
+import importlib.metadata as m, json, sys, sysconfig
+def version(name):
+    try: return m.version(name)
+    except m.PackageNotFoundError: return None
+files = [str(f) for f in m.files("vllm") or ()] if version("vllm") else []
+print(json.dumps({
+    "python": sys.version_info[:2],
+    "site": sysconfig.get_path("purelib"),
+    "device_code": any(f.endswith(".so") for f in files),
+    "versions": {name: version(name) for name in ("vllm", "torch", "numpy", "ttnn")},
+}))
+"""
+
+
+class InstallError(RuntimeError):
+    """What failed and what to do, in one line or with the failing tool's last lines below."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The environment to install into. ``device_code``: its vLLM has compiled kernels, so is not the empty target."""
+
+    python: str
+    uv: str
+    version: tuple[int, ...]
+    site: str
+    torch: str | None
+    vllm: str | None
+    numpy: str | None
+    ttnn: str | None
+    device_code: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command line with the variables it adds to the environment."""
+
+    argv: tuple[str, ...]
+    variables: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in self.variables), shlex.join(self.argv)])
+
+
+Run = Callable[[Command], None]
+
+
+def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """``$XDG_CACHE_HOME/vllm-tt``, else ``~/.cache/vllm-tt``; a relative XDG path is ignored."""
+    base = environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(base):
+        return Path(base) / "vllm-tt"
+    try:
+        return Path.home() / ".cache" / "vllm-tt"
+    except RuntimeError as error:
+        raise InstallError("no home directory for the cache: set HOME or XDG_CACHE_HOME") from error
+
+
+def find_uv(python: str, environ: Mapping[str, str] = os.environ) -> str:
+    """uv beside the interpreter or on PATH. Raises InstallError with what to run."""
+    found = shutil.which("uv", path=os.pathsep.join([str(Path(python).parent), environ.get("PATH", os.defpath)]))
+    if found is None:
+        raise InstallError("uv is not installed: run `python -m pip install uv`")
+    return found
+
+
+def inspect(python: str, uv: str) -> Target:
+    """Reads the metadata of the environment; imports none of its packages."""
+    done = subprocess.run([python, "-c", INSPECT], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise InstallError(f"cannot run {python}: {done.stderr.strip()}")
+    facts = json.loads(done.stdout)
+    version = tuple(facts["python"])
+    return Target(python, uv, version, facts["site"], device_code=facts["device_code"], **facts["versions"])
+
+
+def wheel_name(release: Release) -> str:
+    return f"vllm-{release.vllm}-py3-none-any.whl"
+
+
+def build_commands(release: Release, target: Target, work: Path) -> list[Command]:
+    """Build a wheel into ``work/out``, in an environment of build tools that also sees the target's torch."""
+    python = str(work / "env" / "bin" / "python")
+    see_torch = f"import sysconfig; open(sysconfig.get_path('purelib') + '/target.pth', 'w').write({target.site!r})"
+    pip_wheel = (python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-binary", "vllm")
+    variables = (("VLLM_TARGET_DEVICE", "empty"), ("VLLM_VERSION_OVERRIDE", release.vllm))
+    return [
+        Command((target.uv, "venv", "--quiet", "--python", target.python, str(work / "env"))),
+        Command((target.uv, "pip", "install", "--quiet", "--python", python, *BUILD_TOOLS)),
+        Command((python, "-c", see_torch)),
+        Command((*pip_wheel, "--wheel-dir", str(work / "out"), f"vllm=={release.vllm}"), variables),
+    ]
+
+
+def tag_command(wheel: Path, work: Path) -> Command:
+    """There is no compiled code in it, so one wheel fits every Python of the row."""
+    tags = ("--python-tag", "py3", "--abi-tag", "none", "--platform-tag", "any")
+    return Command((str(work / "env" / "bin" / "python"), "-m", "wheel", "tags", "--remove", *tags, str(wheel)))
+
+
+def build_wheel(release: Release, target: Target, *, cache: Path, run: Run) -> Path:
+    """The release's wheel in the cache, built when it is not there. It appears in one rename."""
+    wanted = cache / "wheels" / wheel_name(release)
+    if wanted.exists():
+        return wanted
+    if target.torch is None:
+        raise InstallError(f"{target.python} has no torch, which the build of vLLM reads: install it first")
+    try:
+        wanted.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{release.vllm}.", dir=wanted.parent))
+    except OSError as error:
+        raise InstallError(
+            f"cannot write to the cache {wanted.parent}: {error.strerror}; set XDG_CACHE_HOME"
+        ) from error
+    try:
+        for command in build_commands(release, target, work):
+            run(command)
+        (built,) = (work / "out").glob("vllm-*.whl")
+        run(tag_command(built, work))
+        (work / "out" / wanted.name).replace(wanted)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return wanted
+
+
+def excludes(target: Target) -> list[str]:
+    """Packages that vLLM's metadata asks for and a Tenstorrent environment does without.
+
+    triton: 1 GB, unused, and its presence makes vLLM choose another model runner.
+    opencv-python-headless: needs numpy 2 where ttnn needs numpy 1; only video input uses it.
+    """
+    return ["triton", "opencv-python-headless"] if target.ttnn else ["triton"]
+
+
+def requirements(release: Release, target: Target, wheel: Path) -> list[str]:
+    """The wheel, and what is held: the installed torch, ttnn's numpy if there is ttnn, the row's transformers."""
+    held = [f"torch=={target.torch}"] if target.torch else []
+    if target.ttnn and target.numpy:
+        held.append(f"numpy=={target.numpy}")
+    return [*held, f"transformers{release.transformers}", str(wheel)]
+
+
+def install_command(target: Target, wanted: Sequence[str], excluded: Path, *, quiet: bool = True) -> Command:
+    options = ("--quiet",) if quiet else ()
+    argv = (target.uv, "pip", "install", *options, "--python", target.python, "--excludes", str(excluded), *wanted)
+    return Command(argv)
+
+
+def install(release: Release, target: Target, *, cache: Path, run: Run) -> bool:
+    """Installs the release; False when it was there already. InstallError when Python does not fit."""
+    if not compat.admits(release.python, target.version):
+        here = ".".join(map(str, target.version))
+        raise InstallError(f"{target.python} is Python {here}: vLLM {release.vllm} needs {release.python}")
+    if target.vllm == release.vllm and not target.device_code:
+        return False
+    wheel = build_wheel(release, target, cache=cache, run=run)
+    with tempfile.TemporaryDirectory() as folder:
+        excluded = Path(folder) / "excludes.txt"
+        excluded.write_text("\n".join(excludes(target)) + "\n")
+        run(install_command(target, requirements(release, target, wheel), excluded))
+    return True
+
+
+def execute(command: Command) -> None:
+    """Runs it; its output is shown only when it fails."""
+    environ = {**os.environ, **dict(command.variables)}
+    done = subprocess.run(
+        command.argv, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    if done.returncode:
+        last = "\n".join(done.stdout.strip().splitlines()[-15:])
+        raise InstallError(f"failed with exit code {done.returncode}: {command}\n{last}")
+
+
+def announce(command: Command) -> None:
+    print(f"+ {command}", flush=True)
+
+
+def announce_and_execute(command: Command) -> None:
+    announce(command)
+    execute(command)
+
+
+def dry_run(release: Release, target: Target, cache: Path) -> None:
+    """Prints what an installation would run, in order; changes nothing."""
+    wheel = cache / "wheels" / wheel_name(release)
+    if not wheel.exists():
+        work = wheel.parent / "WORK"
+        for command in [*build_commands(release, target, work), tag_command(work / "out" / "vllm-*.whl", work)]:
+            announce(command)
+    print(f"# excludes.txt: {' '.join(excludes(target))}")
+    announce(install_command(target, requirements(release, target, wheel), Path("excludes.txt")))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    matrix = compat.load()
+    parser = argparse.ArgumentParser(
+        prog="python -m vllm_tt_plugin.install_vllm", description="Installs vLLM for the empty target."
+    )
+    parser.add_argument(
+        "--version", default=matrix.default.vllm, help=f"one of {', '.join(matrix.versions)} (default: %(default)s)"
+    )
+    parser.add_argument("--python", default=sys.executable, help="the environment to install into (default: this one)")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands and change nothing")
+    options = parser.parse_args(arguments)
+    try:
+        release = matrix.row(options.version)
+        target = inspect(options.python, find_uv(options.python))
+        if options.dry_run:
+            dry_run(release, target, cache_dir())
+        elif install(release, target, cache=cache_dir(), run=announce_and_execute):
+            print(f"installed vLLM {release.vllm} (empty target); torch {target.torch} kept")
+        else:
+            print(f"vLLM {release.vllm} (empty target) is installed already")
+    except (InstallError, CompatError) as error:
+        print(f"install_vllm: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
