@@ -32,7 +32,8 @@ class TraceMode:
 
 
 class ModelAdapter:
-    """Built once from the model object: which methods it has, which keywords they take, which decode protocol it speaks.
+    """Built once from the model object: which methods it has, which keywords they take, which decode protocol it
+    speaks.
 
     rows: B, the rows of every decode call.
     """
@@ -78,9 +79,11 @@ class ModelAdapter:
         plan: ReloadPlan,
         histories: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None,
     ) -> Callable[[], Outcome]:
-        """Submit a decode step without waiting. Call the answer once, to wait for the step and get its outcome (B rows).
+        """Submit a decode step without waiting. Call the answer once, to wait for the step and get its outcome (B
+        rows).
 
-        histories: prompt and output token ids of all rows, int32 [B, L] padded with -1; needed while a row has a penalty.
+        histories: prompt and output token ids of all rows, int32 [B, L] padded with -1; needed while a row has a
+                   penalty.
         """
         required: dict[str, Any] = {
             "tokens": torch.from_numpy(inputs.tokens),
@@ -116,7 +119,7 @@ class ModelAdapter:
             return lambda: self._outcome(payload)
         if self._process is None:
             raise AdapterError(
-                f"{self._decode.label} returned {type(payload).__name__} and the model has no process_decode_output_host: "
+                f"{self._decode.label} returned {type(payload).__name__}, and there is no process_decode_output_host: "
                 "tt-metal contract 1.6 wants host tensors or the read-back hooks"
             )
         if self._read is None:

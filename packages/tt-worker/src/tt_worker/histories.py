@@ -11,7 +11,8 @@ PAD = -1
 
 
 class TokenColumns:
-    """int32 [rows, L] token ids, -1 beyond a row's tokens. Appending one token touches one cell; L grows by doubling."""
+    """int32 [rows, L] token ids, -1 beyond a row's tokens. Appending one token touches one cell; L grows by
+    doubling."""
 
     def __init__(self, rows: int) -> None:
         self._table: NDArray[np.int32] = np.full((rows, 64), PAD, dtype=np.int32)

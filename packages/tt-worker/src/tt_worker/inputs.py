@@ -17,7 +17,8 @@ RING = 3
 
 @dataclass(frozen=True, slots=True)
 class PrefillInputs:
-    """tokens int32 [n, max_end] from position 0, start_pos int32 [n], ends int64 [n], rows and page table in the same order.
+    """tokens int32 [n, max_end] from position 0, start_pos int32 [n], ends int64 [n], rows and page table in the
+    same order.
 
     Source: tt-metal contract 1.5.
     """
@@ -46,7 +47,8 @@ def prefill_inputs(
 ) -> PrefillInputs:
     """Inputs that compute the next counts[i] tokens of states[i].
 
-    alignment: first positions are rounded down to a multiple of it, and the tokens in between computed again: adapters of mid-2026
+    alignment: first positions are rounded down to a multiple of it, and the tokens in between computed again:
+               adapters of mid-2026
     fail on other values in the untraced path and corrupt silently in the traced one (tt-metal contract 7).
     """
     ends = np.array([s.computed + c for s, c in zip(states, counts, strict=True)], dtype=np.int64)

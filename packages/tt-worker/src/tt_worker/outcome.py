@@ -16,7 +16,8 @@ class Outcome:
 
     tokens:    int64 [n]
     logits:    float [n, V], the last position of each row
-    logprobs:  as the model gave them, None without device logprobs: [n] of the sampled tokens, or ([n, 32], [n, 32]) lists
+    logprobs:  as the model gave them, None without device logprobs: [n] of the sampled tokens, or ([n, 32], [n, 32])
+               lists
     """
 
     tokens: torch.Tensor | None
@@ -34,7 +35,8 @@ def is_host_result(value: Any) -> bool:
 def outcome_of(value: Any, *, rows: int, vocab_size: int, label: str) -> Outcome:
     """Classify a host result by its last dimension, not by what was asked: some adapters ignore a request for tokens.
 
-    Accepted (contract 1.5, 1.7): logits [n, V], [n, 1, V] or [n, S, V] (the last position counts); tokens of any shape with n
+    Accepted (contract 1.5, 1.7): logits [n, V], [n, 1, V] or [n, S, V] (the last position counts); tokens of any
+    shape with n
     elements; either alone or as the first of a pair.
     """
     result, logprobs = value if isinstance(value, tuple) and len(value) == 2 else (value, None)

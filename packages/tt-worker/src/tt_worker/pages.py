@@ -57,7 +57,8 @@ class PageTable:
             self.version += 1
 
     def snapshot(self) -> NDArray[np.int32]:
-        """The table as of now, in memory that never changes afterwards: the device may read it later. Copied only when changed."""
+        """The table as of now, in memory that never changes afterwards: the device may read it later. Copied only
+        when changed."""
         if self._snapshot is None or self._snapshot[0] != self.version:
             self._snapshot = (self.version, self.table.copy())
         return self._snapshot[1]

@@ -1,4 +1,5 @@
-"""Which parts of a decode step's inputs the device must take from the host: the reload commands of decode contract v1."""
+"""Which parts of a decode step's inputs the device must take from the host: the reload commands of decode contract
+v1."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ P = TypeVar("P")
 
 @dataclass(slots=True)
 class RequestState(Generic[P]):
-    """One tenancy of a row. A preempted request that returns gets a new state: a late token of the old one cannot touch it.
+    """One tenancy of a row. A preempted request that returns gets a new state: a late token of the old one cannot
+    touch it.
 
     prompt:       token ids of the prompt
     output:       token ids generated and read back so far; only `record` appends
@@ -34,7 +35,8 @@ class RequestState(Generic[P]):
     def prefilling(self) -> bool:
         """More of the tenancy's initial tokens remain to be computed.
 
-        Deciding by what was known at admission is exact for all three traps: a steady decode (#66), a replay beyond the prompt
+        Deciding by what was known at admission is exact for all three traps: a steady decode (#66), a replay beyond
+                                                                              the prompt
         (#52) and a chunk that ends at the prompt's end; the difference of two counters is not.
         """
         return self.computed < self.prefill_end

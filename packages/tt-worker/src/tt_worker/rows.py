@@ -12,7 +12,8 @@ class RowError(RuntimeError):
 class RowTable:
     """Stable rows: a request keeps its row from admission until it finishes or is preempted.
 
-    A row is the device's state slot. Lane l owns the rows [l * per_lane, (l + 1) * per_lane); one lane is the ordinary case.
+    A row is the device's state slot. Lane l owns the rows [l * per_lane, (l + 1) * per_lane); one lane is the
+    ordinary case.
     The lowest free row of a lane is given out first, so that small batches stay in the low rows.
     Source: tt-metal contract 1.9.
     """

@@ -27,12 +27,14 @@ State = RequestState[Any]
 
 
 class StepError(RuntimeError):
-    """The engine asked for a step that cannot be run. A fault in the scheduler or in this package, never in a request."""
+    """The engine asked for a step that cannot be run. A fault in the scheduler or in this package, never in a
+    request."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerConfig:
-    """alignment: multiple that first positions of a prefill are rounded down to; overlap: submit a step before the last is read."""
+    """alignment: multiple that first positions of a prefill are rounded down to; overlap: submit a step before the
+    last is read."""
 
     alignment: int = 32
     overlap: bool = True
@@ -41,7 +43,8 @@ class RunnerConfig:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The requests of a step. rows: their rows; final: whether a token comes out (False: a chunk that does not end the prompt)."""
+    """The requests of a step. rows: their rows; final: whether a token comes out (False: a chunk that does not end
+    the prompt)."""
 
     ids: list[str]
     states: list[State]
@@ -82,7 +85,8 @@ class Runner:
         return self._rows.row_of(request_id)
 
     def execute(self, step: StepRequest) -> StepResult | None:
-        """Update the rows and submit the step. None: call `sample` for the result; otherwise there is nothing to sample."""
+        """Update the rows and submit the step. None: call `sample` for the result; otherwise there is nothing to
+        sample."""
         for request_id in step.leaving:
             self._leave(request_id)
         for admission in step.admissions:
@@ -160,7 +164,8 @@ class Runner:
             expected = computed.get(state.request_id)
             if expected is not None and expected != state.computed:
                 raise StepError(
-                    f"request {state.request_id!r}: the engine counts {expected} computed tokens, the worker {state.computed}"
+                    f"request {state.request_id!r}: the engine counts {expected} computed tokens, "
+                    f"the worker {state.computed}"
                 )
 
     # Prefill

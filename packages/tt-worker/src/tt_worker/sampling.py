@@ -1,4 +1,5 @@
-"""How the rows of this worker are sampled: the device's parameters, the placement and the host sampler, kept in step."""
+"""How the rows of this worker are sampled: the device's parameters, the placement and the host sampler, kept in
+step."""
 
 from __future__ import annotations
 

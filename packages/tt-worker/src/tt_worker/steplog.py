@@ -12,13 +12,14 @@ from typing import Any
 class StepLog:
     """Appends to a file when given a path; counts steps by phase in any case.
 
-    A step's line: step (number), phase, requests, tokens, sampled ("device", "host" or null), reload (list of commands), time (s, Unix).
+    A step's line: step (number), phase, requests, tokens, sampled ("device", "host" or null), reload (list of
+    commands), time (s, Unix).
     """
 
     def __init__(self, path: str | None = None) -> None:
         self.counts: Counter[str] = Counter()
         self.tokens: Counter[str] = Counter()
-        self._file = Path(path).open("a", buffering=1, encoding="utf-8") if path else None
+        self._file = Path(path).open("a", buffering=1, encoding="utf-8") if path else None  # noqa: SIM115 - closed by close()
 
     def step(self, phase: str, *, requests: int, tokens: int, **facts: Any) -> None:
         self.counts[phase] += 1

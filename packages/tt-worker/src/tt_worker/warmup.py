@@ -26,7 +26,8 @@ class WarmupPlan:
 def warm_up(adapter: ModelAdapter, plan: WarmupPlan) -> float:
     """Compile prefill and decode without traces, then capture prefill's and decode's. Returns seconds.
 
-    The order matters: captured the other way round, prefill's capture corrupts the decode trace. Live requests must not exist:
+    The order matters: captured the other way round, prefill's capture corrupts the decode trace. Live requests must
+                       not exist:
     warm-up writes to block 0 and slot 0. Source: tt-metal contract 1.1 and 1.4.
     """
     model = adapter.model

@@ -1,0 +1,45 @@
+"""Make the model object out of its class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tt_worker.methods import AdapterError, Method
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequest:
+    """What a model class is told when it is loaded.
+
+    hf_config:      the checkpoint's configuration
+    rows:           B, requests in one decode call, all lanes together
+    max_seq_len:    tokens of the longest request
+    lanes:          groups that the rows are divided into
+    optimizations:  "performance", "accuracy" or None
+    engine_config:  the engine's whole configuration, for the few classes that ask for it
+    Source: tt-metal contract 1.2.
+    """
+
+    hf_config: Any
+    rows: int
+    max_seq_len: int
+    lanes: int
+    optimizations: str | None
+    engine_config: Any
+
+
+def load(model_class: type, mesh: Any, request: LoadRequest) -> Any:
+    """Call `initialize_vllm_model`. `vllm_config` is passed only to classes that name it: others have closed signatures."""
+    initialize = Method(model_class, "initialize_vllm_model", "1.2")
+    keywords: dict[str, Any] = {
+        "max_seq_len": request.max_seq_len,
+        "tt_data_parallel": request.lanes,
+        "optimizations": request.optimizations,
+    }
+    if initialize.names("vllm_config"):
+        keywords["vllm_config"] = request.engine_config
+    model = model_class.initialize_vllm_model(request.hf_config, mesh, request.rows, **keywords)  # type: ignore[attr-defined]
+    if model is None:
+        raise AdapterError(f"{initialize.label} returned None: tt-metal contract 1.2 wants the model object")
+    return model

@@ -1,0 +1,1 @@
+"""vLLM adapters of tt-worker. The only folder of this package that imports vllm."""

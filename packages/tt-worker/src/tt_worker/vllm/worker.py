@@ -1,0 +1,268 @@
+"""TTWorker: the worker that vLLM's executors drive. It wires the parts together and decides nothing."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import torch
+from vllm.v1.worker.worker_base import CompilationTimes, WorkerBase
+
+from tt_platform.capacity import Serving, kv_blocks, publish, tokens_all_users
+from tt_platform.lifecycle import DeviceSession
+from tt_platform.options import TTOptions
+from tt_platform.runtime import Runtime, RuntimeChoice, load_runtime
+from tt_registry import Capabilities, load_class
+from tt_sampling.placement import DeviceSampler, Mode
+from tt_sampling.vllm.host import HostSampling
+from tt_worker import kv
+from tt_worker.adapter import ModelAdapter, TraceMode
+from tt_worker.inflight import InFlight
+from tt_worker.loading import LoadRequest, load
+from tt_worker.pages import PageTable
+from tt_worker.reload import ReloadPlanner
+from tt_worker.rows import RowTable
+from tt_worker.runner import Runner, RunnerConfig
+from tt_worker.sampling import RowSamplers
+from tt_worker.steplog import StepLog
+from tt_worker.vllm.kv_spec import cache_geometry, default_kv_cache_spec
+from tt_worker.vllm.translate import AsyncOutput, Translator, grammar_mask, runner_output
+from tt_worker.warmup import WarmupPlan, warm_up
+
+if TYPE_CHECKING:
+    from vllm.tasks import SupportedTask
+    from vllm.v1.core.sched.output import GrammarOutput, SchedulerOutput
+    from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheSpec
+    from vllm.v1.outputs import ModelRunnerOutput
+
+logger = logging.getLogger("vllm.tt.worker")
+
+
+class TTWorker(WorkerBase):
+    """One process, one mesh, one model object. Source of the calls: vLLM's executors and engine core, 0.24 to 0.33."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.pop("shared_worker_lock", None)
+        super().__init__(*args, **kwargs)
+        self.options = TTOptions.of(self.vllm_config.additional_config)
+        self.lanes = int((self.vllm_config.additional_config or {}).get("_tt_resolved_lane_count", 1))
+        self.rows = self.scheduler_config.max_num_seqs
+        self.log = StepLog(self.options.step_log)
+        self.model: Any = None
+        self.runner: Runner | None = None
+        self._session: DeviceSession | None = None
+
+    # Start
+
+    def init_device(self) -> None:
+        self.runtime: Runtime = load_runtime(RuntimeChoice.from_environ())
+        self.model_class = self._find_model_class()
+        self.capabilities = Capabilities.of(self.model_class)
+        self._session = DeviceSession(self.runtime, self.options, model_fabric=self.capabilities.fabric_config)
+        mesh = self._session.open()
+        self._session.before_close(self._release_model)
+        self.device = torch.device("cpu")
+        self.log.event("mesh opened", runtime=self.runtime.name, grid=str(mesh.shape), devices=mesh.get_num_devices())
+
+    def _find_model_class(self) -> type:
+        from tt_platform.vllm.models import resolve_model
+
+        return load_class(resolve_model(self.vllm_config).target)
+
+    def load_model(self, *, load_dummy_weights: bool = False) -> None:
+        request = LoadRequest(
+            hf_config=self.model_config.hf_config,
+            rows=self.rows,
+            max_seq_len=self.model_config.max_model_len,
+            lanes=self.lanes,
+            optimizations=self.options.optimizations,
+            engine_config=self.vllm_config,
+        )
+        self.model = load(self.model_class, self._mesh, request)
+        self.trace = TraceMode.of(self.options.trace_mode)
+        self.adapter = ModelAdapter(
+            self.model,
+            rows=self.rows,
+            vocab_size=self.model_config.get_vocab_size(),
+            trace=self.trace,
+            event_synchronize=self.runtime.event_synchronize,
+        )
+        logger.info(
+            "TTModelRunner: trace_mode=%s, sample_on_device_mode=%s, enable_model_warmup=%s",
+            self.options.trace_mode,
+            self.options.sample_on_device_mode,
+            self.options.enable_model_warmup,
+        )
+
+    @property
+    def _mesh(self) -> Any:
+        if self._session is None:
+            raise RuntimeError("the worker's device is not open: init_device comes first")
+        return self._session.mesh
+
+    def get_model(self) -> Any:
+        return self.model
+
+    # KV cache
+
+    def get_kv_cache_spec(self) -> dict[str, KVCacheSpec]:
+        return default_kv_cache_spec(self.vllm_config)
+
+    def get_supported_kv_cache_layouts(self) -> list[str]:
+        """Asked since 0.29. The model owns its cache, so the name has no effect; there is no attention backend to ask."""
+        return ["LBNHC"]
+
+    def set_kv_cache_layout(self, kv_cache_layout: str, *rest: Any) -> None:
+        super().set_kv_cache_layout(kv_cache_layout, *rest)
+
+    def determine_available_memory(self) -> int:
+        """Bytes that make vLLM's planner arrive at the model's own block count."""
+        spec = self.get_kv_cache_spec()
+        serving = Serving(
+            model_name=self.model_config.model,
+            num_devices=self._mesh.get_num_devices(),
+            tt_data_parallel=self.lanes,
+            max_model_len=self.model_config.max_model_len,
+            max_num_seqs=self.rows // self.lanes,
+        )
+        tokens = tokens_all_users(self.model_class, serving)
+        blocks = kv_blocks(tokens, self.cache_config.block_size, self.rows // self.lanes)
+        published = publish(blocks, sum(s.page_size_bytes for s in spec.values()))
+        self.cache_config.num_gpu_blocks_override = published.num_gpu_blocks_override
+        return published.available_bytes
+
+    def update_max_model_len(self, max_model_len: int) -> None:
+        """The planner fitted `--max-model-len -1` to the pool."""
+        self.model_config.max_model_len = max_model_len
+
+    def initialize_cache(self, num_gpu_blocks: int, num_cpu_blocks: int) -> None:
+        self.cache_config.num_gpu_blocks = num_gpu_blocks
+
+    def initialize_from_config(self, kv_cache_config: KVCacheConfig) -> None:
+        geometry = cache_geometry(self.vllm_config, kv_cache_config)
+        shape = kv.cache_shape(
+            num_blocks=geometry.num_blocks,
+            num_kv_heads=geometry.num_kv_heads,
+            block_size=geometry.block_size,
+            head_size=geometry.head_size,
+            devices_per_lane=self._mesh.get_num_devices() // self.lanes,
+        )
+        self.adapter.kv_cache = kv.allocate(self.model, shape, geometry.dtype, geometry.num_layers)
+        width = min(-(-self.model_config.max_model_len // geometry.block_size), geometry.num_blocks)
+        self.pages = [PageTable(self.rows, width, geometry.num_blocks) for _ in kv_cache_config.kv_cache_groups]
+        self.runner = self._build_runner()
+
+    def _build_runner(self) -> Runner:
+        vocab_size = self.model_config.get_vocab_size()
+        device_sampler = DeviceSampler(
+            mode=Mode.of(self.options.sample_on_device_mode),
+            supports_penalties=self.capabilities.supports_device_penalties,
+            max_top_k=self.capabilities.max_device_top_k,
+            devices_per_lane=self._mesh.get_num_devices() // self.lanes,
+            always_compat=self.options.always_compat_sampling,
+        )
+        host = HostSampling(self.vllm_config, self.rows, vocab_size)
+        self.translator = Translator(logits_processors=bool(self.model_config.logits_processors))
+        resident = self.capabilities.supports_async_decode and self.trace.decode
+        return Runner(
+            RunnerConfig(overlap=bool(self.scheduler_config.async_scheduling) and resident),
+            self.adapter,
+            RowTable(self.rows, self.lanes),
+            self.pages,
+            RowSamplers(self.rows, vocab_size, device_sampler, host),
+            ReloadPlanner(resident_inputs=resident),
+            self.log,
+        )
+
+    def compile_or_warm_up_model(self) -> CompilationTimes:
+        if not self.options.enable_model_warmup:
+            logger.info("Skipping model warmup")
+            return CompilationTimes(language_model=0.0, encoder=0.0)
+        mode = Mode.of(self.options.sample_on_device_mode)
+        plan = WarmupPlan(
+            sample_prefill=mode is Mode.ALL, sample_decode=mode is not Mode.OFF, pages=self.pages[0].width
+        )
+        return CompilationTimes(language_model=warm_up(self.adapter, plan), encoder=0.0)
+
+    # Steps
+
+    def execute_model(self, scheduler_output: SchedulerOutput) -> ModelRunnerOutput | None:
+        result = self._running.execute(self.translator.step(scheduler_output))
+        return None if result is None else runner_output(result)
+
+    def sample_tokens(self, grammar_output: GrammarOutput | None) -> ModelRunnerOutput | AsyncOutput | None:
+        runner = self._running
+        result = runner.sample(grammar_mask(grammar_output, runner.row_of))
+        if result is None:
+            # The step's execute_model failed; vLLM raises that error when it sees None.
+            return None
+        return AsyncOutput(result) if isinstance(result, InFlight) else runner_output(result)
+
+    @property
+    def _running(self) -> Runner:
+        if self.runner is None:
+            raise RuntimeError("the worker was asked for a step before its KV cache was initialised")
+        return self.runner
+
+    # The rest of what an engine can ask
+
+    def get_supported_tasks(self) -> tuple[SupportedTask, ...]:
+        return ("generate",)
+
+    def take_draft_token_ids(self) -> None:
+        return None
+
+    def execute_dummy_batch(self) -> None:
+        """Ranks of standard data parallelism are independent: there is no collective to keep company."""
+
+    def reset_encoder_cache(self) -> None:
+        return
+
+    def synchronize_device(self) -> None:
+        if self.runner is not None:
+            self.runner.drain()
+
+    def profile(self, *args: Any, **kwargs: Any) -> None:
+        raise NotImplementedError("profiling through the engine is not supported: use tt-metal's device profiler")
+
+    def sleep(self, level: int = 1) -> None:
+        raise NotImplementedError("sleep mode is not supported on Tenstorrent: the mesh keeps its traces")
+
+    def wake_up(self, tags: list[str] | None = None) -> None:
+        raise NotImplementedError("sleep mode is not supported on Tenstorrent: the mesh keeps its traces")
+
+    def add_lora(self, lora_request: Any) -> bool:
+        return False
+
+    def remove_lora(self, lora_id: int) -> bool:
+        return False
+
+    def pin_lora(self, lora_id: int) -> bool:
+        return False
+
+    def list_loras(self) -> set[int]:
+        return set()
+
+    def check_health(self) -> None:
+        if self._session is None or not self._session.is_open:
+            raise RuntimeError("the device mesh is closed")
+
+    # End
+
+    def shutdown(self) -> None:
+        """Release the model, close the mesh. Safe to call twice."""
+        if self._session is not None:
+            self._session.close()
+
+    def _release_model(self) -> None:
+        """Runs before the mesh is closed: nothing of the model may outlive it."""
+        if self.runner is not None:
+            self.runner.drain()
+        self.runner = None
+        self.model = None
+        if hasattr(self, "adapter"):
+            del self.adapter
+        counts = dict(self.log.counts)
+        self.log.event("model released", steps=counts)
+        logger.info("TT worker ran %s", ", ".join(f"{n} {phase} steps" for phase, n in counts.items()) or "no step")
+        self.log.close()
