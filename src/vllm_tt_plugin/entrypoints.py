@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def platform_plugin() -> str | None:
-    """The platform class, dotted, when this environment serves on Tenstorrent, else None (group vllm.platform_plugins)."""
+    """The platform class as a dotted name, or None in an environment that does not serve on Tenstorrent."""
     from tt_platform.vllm.activate import platform_plugin as activate
 
     return activate()

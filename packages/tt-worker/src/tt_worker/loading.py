@@ -30,7 +30,7 @@ class LoadRequest:
 
 
 def load(model_class: type, mesh: Any, request: LoadRequest) -> Any:
-    """Call `initialize_vllm_model`. `vllm_config` is passed only to classes that name it: others have closed signatures."""
+    """Call `initialize_vllm_model`; `vllm_config` goes only to classes that name it: others have closed signatures."""
     initialize = Method(model_class, "initialize_vllm_model", "1.2")
     keywords: dict[str, Any] = {
         "max_seq_len": request.max_seq_len,
@@ -39,7 +39,8 @@ def load(model_class: type, mesh: Any, request: LoadRequest) -> Any:
     }
     if initialize.names("vllm_config"):
         keywords["vllm_config"] = request.engine_config
-    model = model_class.initialize_vllm_model(request.hf_config, mesh, request.rows, **keywords)  # type: ignore[attr-defined]
+    construct: Any = initialize.function
+    model = construct(request.hf_config, mesh, request.rows, **keywords)
     if model is None:
         raise AdapterError(f"{initialize.label} returned None: tt-metal contract 1.2 wants the model object")
     return model

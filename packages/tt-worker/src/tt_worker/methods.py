@@ -20,7 +20,7 @@ class Method:
         function = getattr(owner, name, None)
         if not callable(function):
             raise AdapterError(f"{self.label} is missing: tt-metal contract {clause} requires it")
-        self._function: Callable[..., Any] = function
+        self.function: Callable[..., Any] = function
         parameters = inspect.signature(function).parameters.values()
         self._open = any(p.kind is p.VAR_KEYWORD for p in parameters)
         self._names = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
@@ -38,7 +38,7 @@ class Method:
         if refused:
             raise AdapterError(f"{self.label} does not take {', '.join(refused)}: tt-metal contract {self.clause}")
         extra = {name: value for name, value in (optional or {}).items() if self.takes(name)}
-        return self._function(**required, **extra)
+        return self.function(**required, **extra)
 
 
 def optional_method(owner: object, name: str, clause: str) -> Method | None:

@@ -12,7 +12,8 @@ from tt_platform.capacity import Serving, kv_blocks, publish, tokens_all_users
 from tt_platform.lifecycle import DeviceSession
 from tt_platform.options import TTOptions
 from tt_platform.runtime import Runtime, RuntimeChoice, load_runtime
-from tt_registry import Capabilities, load_class
+from tt_platform.vllm.models import served_model
+from tt_registry import load_class
 from tt_sampling.placement import DeviceSampler, Mode
 from tt_sampling.vllm.host import HostSampling
 from tt_worker import kv
@@ -56,18 +57,18 @@ class TTWorker(WorkerBase):
 
     def init_device(self) -> None:
         self.runtime: Runtime = load_runtime(RuntimeChoice.from_environ())
-        self.model_class = self._find_model_class()
-        self.capabilities = Capabilities.of(self.model_class)
+        served = served_model(
+            list(self.model_config.hf_config.architectures or ()), test_models=self.options.register_test_models
+        )
+        if served.resolution is None or served.problem is not None:
+            raise ValueError(served.problem)
+        self.model_class = load_class(served.resolution)
+        self.capabilities = served.capabilities
         self._session = DeviceSession(self.runtime, self.options, model_fabric=self.capabilities.fabric_config)
         mesh = self._session.open()
         self._session.before_close(self._release_model)
         self.device = torch.device("cpu")
         self.log.event("mesh opened", runtime=self.runtime.name, grid=str(mesh.shape), devices=mesh.get_num_devices())
-
-    def _find_model_class(self) -> type:
-        from tt_platform.vllm.models import resolve_model
-
-        return load_class(resolve_model(self.vllm_config).target)
 
     def load_model(self, *, load_dummy_weights: bool = False) -> None:
         request = LoadRequest(
@@ -109,7 +110,7 @@ class TTWorker(WorkerBase):
         return default_kv_cache_spec(self.vllm_config)
 
     def get_supported_kv_cache_layouts(self) -> list[str]:
-        """Asked since 0.29. The model owns its cache, so the name has no effect; there is no attention backend to ask."""
+        """Asked since 0.29. The model owns its cache: the name has no effect, and no attention backend could answer."""
         return ["LBNHC"]
 
     def set_kv_cache_layout(self, kv_cache_layout: str, *rest: Any) -> None:
