@@ -1,0 +1,71 @@
+"""Page tables: exact content, no tail of a former tenant, checked before any device sees them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tt_worker.pages import PageTable, PageTableError
+
+OPERATIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["replace", "append", "clear"]), st.integers(0, 2), st.lists(st.integers(0, 49), max_size=6)
+    ),
+    max_size=30,
+)
+
+
+@given(OPERATIONS)
+def test_the_table_is_what_a_list_of_lists_would_be(operations: list[tuple[str, int, list[int]]]) -> None:
+    """Fails when `replace` or `clear` leaves a former tenant's block ids behind (#103)."""
+    table, model = PageTable(3, 6, 50), [[], [], []]
+    for name, row, ids in operations:
+        wanted = {"replace": ids, "append": model[row] + ids, "clear": []}[name]
+        arguments = () if name == "clear" else (ids,)
+        if len(wanted) > 6:
+            with pytest.raises(PageTableError, match="may own 6"):
+                getattr(table, name)(row, *arguments)
+            continue
+        getattr(table, name)(row, *arguments)
+        model[row] = wanted
+        expected = np.zeros((3, 6), dtype=np.int32)
+        for i, blocks in enumerate(model):
+            expected[i, : len(blocks)] = blocks
+        assert np.array_equal(table.table, expected)
+
+
+def test_a_reused_row_has_no_tail_of_its_former_page_table() -> None:
+    table = PageTable(2, 4, 10)
+    table.replace(0, [7, 8, 9])
+    table.replace(0, [3])
+    assert table.table[0].tolist() == [3, 0, 0, 0]
+
+
+def test_a_block_outside_the_pool_is_refused_before_the_device_reads_it() -> None:
+    table = PageTable(1, 4, 10)
+    for ids in ([10], [-1], [3, 11]):
+        with pytest.raises(PageTableError, match="outside the pool of 10"):
+            table.replace(0, ids)
+
+
+def test_a_snapshot_never_changes_and_is_copied_only_after_a_change() -> None:
+    """The device may read a submitted table later. Fails when `snapshot` hands out the live table."""
+    table = PageTable(1, 4, 10)
+    table.replace(0, [1])
+    first = table.snapshot()
+    assert table.snapshot() is first
+    table.append(0, [2])
+    assert first[0].tolist() == [1, 0, 0, 0]
+    assert table.snapshot()[0].tolist() == [1, 2, 0, 0]
+
+
+def test_the_version_changes_with_the_content_only() -> None:
+    table = PageTable(2, 4, 10)
+    before = table.version
+    table.clear(1)
+    table.append(0, [])
+    assert table.version == before
+    table.replace(0, [1])
+    assert table.version != before

@@ -1,0 +1,75 @@
+"""Request state: which tokens, and when a request is still prefill work."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tt_worker.inputs import DecodeBuffers, prefill_inputs
+from tt_worker.pages import PageTable
+from tt_worker.request import RequestState
+
+
+def state(prompt: list[int], output: list[int], computed: int = 0, row: int = 0) -> RequestState[None]:
+    return RequestState("r", row, prompt, list(output), len(prompt) + len(output), computed, None)
+
+
+@given(st.lists(st.integers(0, 99), min_size=1), st.lists(st.integers(0, 99)), st.data())
+def test_tokens_are_prompt_and_output_in_one_sequence(
+    prompt: list[int], output: list[int], data: st.DataObject
+) -> None:
+    both = prompt + output
+    start = data.draw(st.integers(0, len(both)))
+    end = data.draw(st.integers(start, len(both)))
+    request = state(prompt, output)
+    assert request.tokens(start, end) == both[start:end]
+    for position, token in enumerate(both):
+        assert request.token_at(position) == token
+
+
+def test_a_steady_decode_is_not_prefill_work() -> None:
+    """One token remains to be computed at every step; the prompt is done (#66). Fails when the test is computed <
+    tokens."""
+    request = state([1, 2, 3], [], computed=3)
+    request.record(4)
+    assert not request.prefilling
+
+
+def test_a_replay_beyond_the_prompt_is_prefill_work() -> None:
+    """Fails when the test is computed < len(prompt) (#52)."""
+    request = state([1, 2, 3], [4, 5, 6], computed=4)
+    assert request.prefilling
+    request.computed = 6
+    assert not request.prefilling
+
+
+def test_a_last_chunk_of_one_token_is_prefill_work() -> None:
+    """Fails when the test is computed + 1 < tokens."""
+    assert state([1, 2, 3], [], computed=2).prefilling
+
+
+def test_prefill_inputs_hold_everything_up_to_each_row_s_end() -> None:
+    pages = PageTable(4, 3, 9)
+    pages.replace(2, [5, 6])
+    pages.replace(0, [1])
+    states = [state(list(range(70)), [], computed=40, row=2), state([7, 8], [9], row=0)]
+    inputs = prefill_inputs(states, [20, 3], pages.packed([2, 0]), alignment=32)
+    assert inputs.tokens.dtype == np.int32
+    assert inputs.tokens[0, :60].tolist() == list(range(60))
+    assert inputs.tokens[1, :3].tolist() == [7, 8, 9]
+    assert inputs.ends.tolist() == [60, 3]
+    assert inputs.start_pos.tolist() == [32, 0], "40 is rounded down to a multiple of 32"
+    assert inputs.page_table.tolist() == [[5, 6, 0], [1, 0, 0]]
+    assert inputs.rows == [2, 0]
+
+
+def test_decode_inputs_are_neutral_on_free_rows_and_not_shared_with_the_last_step() -> None:
+    """Fails when a buffer keeps the last step's rows, or when the next step overwrites what the device still reads."""
+    buffers = DecodeBuffers(4)
+    tokens, positions = buffers.fill(np.array([1, 3]), np.array([10, 20], dtype=np.int32), [5, 6])
+    assert tokens.tolist() == [[0], [5], [0], [6]]
+    assert positions.tolist() == [-1, 10, -1, 20]
+    later, _ = buffers.fill(np.array([0]), np.array([1], dtype=np.int32), [9])
+    assert later.tolist() == [[9], [0], [0], [0]]
+    assert tokens.tolist() == [[0], [5], [0], [6]]
