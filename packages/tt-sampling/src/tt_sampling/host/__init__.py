@@ -1,0 +1,1 @@
+"""The host sampler: torch only, no vLLM. Importing `tt_sampling` itself does not import this."""

@@ -1,0 +1,212 @@
+"""Where a step is sampled: on the device or on the host, and why.
+
+The device samples a whole batch or nothing, so one row with a reason moves the step to the host.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+
+from tt_sampling.parameters import RowSampling
+from tt_sampling.reasons import Reason
+
+NOTHING: frozenset[Reason] = frozenset()
+_NO_ROWS: Mapping[int, frozenset[Reason]] = MappingProxyType({})
+
+LOGPROBS_DEVICES_PER_LANE = (8, 32)
+"""Mesh sizes on which tt-metal's sampler returns logprobs. Source: tt-metal contract 1.8."""
+
+MAX_DEVICE_LOGPROBS = 32
+"""The device sampler keeps the 32 best candidates and nothing else. Source: tt-metal contract 1.6."""
+
+
+class Phase(Enum):
+    """A step is all prefill or all decode."""
+
+    PREFILL = "prefill"
+    DECODE = "decode"
+
+
+class Mode(Enum):
+    """The option `sample_on_device_mode`; absent means OFF."""
+
+    OFF = "off"
+    ALL = "all"
+    DECODE_ONLY = "decode_only"
+
+    @classmethod
+    def of(cls, option: str | None) -> "Mode":
+        """The mode an option value names. Raises ValueError for anything but None, "all", "decode_only"."""
+        if option is None:
+            return cls.OFF
+        if option in ("all", "decode_only"):
+            return cls(option)
+        raise ValueError(
+            f'sample_on_device_mode is {option!r}: allowed are "all" and "decode_only"; '
+            "leave it out to sample on the host"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSampler:
+    """What the device sampler of this launch can do.
+
+    supports_penalties, supports_grammar, max_top_k: `model_capabilities` keys supports_device_penalties,
+        supports_device_grammar (True only once the model activated it) and max_device_top_k
+    devices_per_lane: chips that serve one lane
+    top_logprobs:     the model returns top-n lists (gpt-oss), not only the sampled token's logprob
+    """
+
+    mode: Mode = Mode.OFF
+    supports_penalties: bool = True
+    max_top_k: int | None = None
+    supports_grammar: bool = False
+    devices_per_lane: int = 1
+    top_logprobs: bool = False
+    always_compat: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The answer for one step. `device` is True exactly when both other fields are empty.
+
+    step: reasons of the whole step;  rows: reasons of single rows, only rows that have some.
+    """
+
+    device: bool
+    step: frozenset[Reason] = NOTHING
+    rows: Mapping[int, frozenset[Reason]] = field(default_factory=lambda: _NO_ROWS)
+
+    @property
+    def reasons(self) -> frozenset[Reason]:
+        """Every reason of the step and of its rows."""
+        return self.step.union(*self.rows.values())
+
+
+ON_DEVICE = Placement(device=True)
+
+
+def row_reasons(row: RowSampling, sampler: DeviceSampler) -> frozenset[Reason]:
+    """Reasons of one request that do not depend on the step. `min_tokens` counts as active here."""
+    return frozenset(_row_reasons(row, sampler))
+
+
+def _row_reasons(row: RowSampling, sampler: DeviceSampler) -> Iterable[Reason]:
+    if row.penalised and not sampler.supports_penalties:
+        yield Reason.PENALTIES
+    if row.min_p > 0.0 and not row.greedy:
+        yield Reason.MIN_P
+    if row.logit_bias:
+        yield Reason.LOGIT_BIAS
+    if row.min_tokens > 0 and row.stop_token_ids:
+        yield Reason.MIN_TOKENS
+    if row.allowed_token_ids:
+        yield Reason.ALLOWED_TOKEN_IDS
+    if row.bad_words:
+        yield Reason.BAD_WORDS
+    if row.logits_processors:
+        yield Reason.LOGITS_PROCESSOR
+    if row.thinking_budget:
+        yield Reason.THINKING_BUDGET
+    if row.logprob_token_ids:
+        yield Reason.LOGPROB_TOKEN_IDS
+    if not row.greedy and sampler.max_top_k is not None and not 1 <= row.top_k <= sampler.max_top_k:
+        yield Reason.TOP_K
+    yield from _logprob_reasons(row, sampler)
+    if row.structured and (not sampler.supports_grammar or row.logprobs is not None):
+        yield Reason.STRUCTURED_OUTPUT
+
+
+def _logprob_reasons(row: RowSampling, sampler: DeviceSampler) -> Iterable[Reason]:
+    if row.logprobs is None:
+        return
+    if sampler.devices_per_lane not in LOGPROBS_DEVICES_PER_LANE:
+        yield Reason.LOGPROBS
+    elif row.logprobs != 0 and not (sampler.top_logprobs and 0 < row.logprobs <= MAX_DEVICE_LOGPROBS):
+        yield Reason.TOP_LOGPROBS
+
+
+def step_reasons(sampler: DeviceSampler, phase: Phase, chunk_not_final: bool) -> frozenset[Reason]:
+    """Reasons of a step that hold whatever its rows ask for."""
+    found: set[Reason] = set()
+    if sampler.always_compat:
+        found.add(Reason.ALWAYS_COMPAT)
+    if sampler.mode is Mode.OFF:
+        found.add(Reason.MODE_OFF)
+    if sampler.mode is Mode.DECODE_ONLY and phase is Phase.PREFILL:
+        found.add(Reason.PREFILL_IN_DECODE_ONLY)
+    if chunk_not_final:
+        found.add(Reason.CHUNK_NOT_FINAL)
+    return frozenset(found)
+
+
+def place(
+    sampler: DeviceSampler,
+    phase: Phase,
+    rows: Mapping[int, frozenset[Reason]],
+    *,
+    structured: Iterable[int] = (),
+    chunk_not_final: bool = False,
+) -> Placement:
+    """Place one step.
+
+    rows:            reasons of the rows of this step (`row_reasons`); rows without any may be left out
+    structured:      rows with a grammar; a device grammar works in decode steps only
+    chunk_not_final: some row of this step computes a prompt chunk that is not the last one
+    """
+    of_step = step_reasons(sampler, phase, chunk_not_final)
+    of_rows = {row: why for row, why in rows.items() if why}
+    if phase is Phase.PREFILL:
+        for row in structured:
+            of_rows[row] = of_rows.get(row, NOTHING) | {Reason.STRUCTURED_OUTPUT}
+    if not of_step and not of_rows:
+        return ON_DEVICE
+    return Placement(device=False, step=of_step, rows=MappingProxyType(of_rows))
+
+
+class PlacementTable:
+    """Places the steps of one worker. A row's reasons are worked out once, when it is set.
+
+    `place` costs nothing that grows with the batch while no row has a reason.
+    """
+
+    def __init__(self, sampler: DeviceSampler) -> None:
+        self.sampler = sampler
+        self._hosted: dict[int, frozenset[Reason]] = {}
+        self._structured: set[int] = set()
+        self._short: dict[int, tuple[int, Sequence[int]]] = {}
+
+    def set(self, row: int, sampling: RowSampling, output_token_ids: Sequence[int] = ()) -> None:
+        """A request takes a row. `output_token_ids` is its live list: `min_tokens` ends when it is long enough."""
+        self.clear(row)
+        why = row_reasons(sampling, self.sampler)
+        if why:
+            self._hosted[row] = why
+        if sampling.structured:
+            self._structured.add(row)
+        if Reason.MIN_TOKENS in why:
+            self._short[row] = (sampling.min_tokens, output_token_ids)
+
+    def clear(self, row: int) -> None:
+        """The row is free."""
+        self._hosted.pop(row, None)
+        self._structured.discard(row)
+        self._short.pop(row, None)
+
+    def place(self, phase: Phase, rows: Sequence[int] | None = None, *, chunk_not_final: bool = False) -> Placement:
+        """Place a step over `rows`, or over every row that is set (None)."""
+        if self._short:
+            self._end_min_tokens()
+        hosted, structured = self._hosted, self._structured
+        if rows is not None and (hosted or structured):
+            hosted = {row: hosted[row] for row in rows if row in hosted}
+            structured = structured.intersection(rows)
+        return place(self.sampler, phase, hosted, structured=structured, chunk_not_final=chunk_not_final)
+
+    def _end_min_tokens(self) -> None:
+        for row in [row for row, (least, output) in self._short.items() if len(output) >= least]:
+            del self._short[row]
+            rest = self._hosted.pop(row) - {Reason.MIN_TOKENS}
+            if rest:
+                self._hosted[row] = rest

@@ -1,0 +1,1 @@
+"""The adapter to vLLM: translates its objects and decides nothing."""

@@ -1,0 +1,131 @@
+"""The host sampler as the worker uses it: vLLM's parameters in, tokens and vLLM's logprobs out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from vllm.config import VllmConfig
+from vllm.sampling_params import SamplingParams
+from vllm.v1.outputs import LogprobsLists
+
+from tt_sampling.host.grammar import apply_bitmask
+from tt_sampling.parameters import RowSampling
+from tt_sampling.seeds import Streams
+from tt_sampling.vllm.reference import ReferenceSampler
+from tt_sampling.vllm.translate import row_sampling
+
+
+class MissingGrammarMask(RuntimeError):
+    """A row with structured output reached the sampler without a mask: it would be sampled unconstrained."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """The masks of one step.
+
+    bitmask: int32 [k, ceil(V / 32)], bit 1 allows a token;  index: row -> its line of `bitmask`
+    """
+
+    bitmask: np.ndarray
+    index: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class HostSample:
+    """token_ids: one per row, in the order of the call;  logprobs: of the same rows, None when no row asks."""
+
+    token_ids: list[int]
+    logprobs: LogprobsLists | None
+
+
+class HostSampling:
+    """Samples rows on the host. Rows are stable: a request keeps its row until it is released.
+
+    always_compat: every step goes through vLLM's own sampler, as a debugging reference.
+    """
+
+    def __init__(
+        self,
+        vllm_config: VllmConfig,
+        capacity: int,
+        vocab_size: int,
+        is_pin_memory: bool = False,
+        *,
+        always_compat: bool = False,
+    ) -> None:
+        self._vocab_size = vocab_size
+        self._streams = Streams(*_entropy(vllm_config))
+        self._structured: dict[int, str] = {}
+        self._reference = ReferenceSampler(vllm_config, capacity, vocab_size, is_pin_memory)
+
+    def admit(
+        self,
+        row: int,
+        params: SamplingParams,
+        prompt_token_ids: list[int],
+        output_token_ids: list[int],
+        *,
+        request_id: str = "",
+    ) -> RowSampling:
+        """A request takes a row, new or resumed.
+
+        output_token_ids: the worker's live list of accepted tokens, those sampled on the device included.
+        Returns the request in plain values, for placement and for the device parameters.
+        """
+        sampling = row_sampling(params)
+        self._reference.admit(
+            row, params, sampling, self._streams.of(sampling.seed), prompt_token_ids, output_token_ids
+        )
+        if sampling.structured:
+            self._structured[row] = request_id
+        return sampling
+
+    def release(self, row: int) -> None:
+        """The row is free."""
+        self._reference.release(row)
+        self._structured.pop(row, None)
+
+    def sample(
+        self,
+        logits: torch.Tensor,
+        rows: Sequence[int],
+        *,
+        advance: Sequence[bool] | None = None,
+        grammar: Grammar | None = None,
+    ) -> HostSample:
+        """One token per row. `logits` may be overwritten.
+
+        logits:  float32 [n, V] or wider, line i belongs to rows[i]
+        advance: False for a prompt chunk that is not the last: its token means nothing and nothing advances
+        Raises MissingGrammarMask for a structured row that advances without a mask.
+        """
+        logits = logits[:, : self._vocab_size]
+        self._constrain(logits, rows, advance, grammar)
+        tokens, logprobs = self._reference.sample(logits, rows)
+        return HostSample(tokens.tolist(), None if logprobs is None else logprobs.tolists())
+
+    def _constrain(
+        self,
+        logits: torch.Tensor,
+        rows: Sequence[int],
+        advance: Sequence[bool] | None,
+        grammar: Grammar | None,
+    ) -> None:
+        lines = grammar.index if grammar is not None else {}
+        for i, row in enumerate(rows):
+            if row in self._structured and row not in lines and (advance is None or advance[i]):
+                raise MissingGrammarMask(
+                    f"request {self._structured[row]!r} (row {row}) has structured output but no grammar mask came "
+                    f"with this step; refusing to sample it unconstrained"
+                )
+        at = [i for i, row in enumerate(rows) if row in lines]
+        if grammar is not None and at:
+            words = torch.from_numpy(grammar.bitmask)[[lines[rows[i]] for i in at]]
+            apply_bitmask(logits, torch.tensor(at), words)
+
+
+def _entropy(vllm_config: VllmConfig) -> tuple[int, int]:
+    model_config = vllm_config.model_config
+    seed = 0 if model_config is None or model_config.seed is None else model_config.seed
+    return seed, vllm_config.parallel_config.data_parallel_rank
