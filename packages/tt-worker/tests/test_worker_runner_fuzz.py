@@ -1,0 +1,330 @@
+"""Differential fuzz of the runner: any order of arrivals, chunks, preemptions, aborts, overlap and sampling places
+gives each
+request exactly the tokens that it gets alone."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from ledger_model import BLOCK, VOCABULARY, LedgerModel, next_token
+
+from tt_sampling.parameters import RowSampling
+from tt_sampling.placement import DeviceSampler, Mode
+from tt_worker.adapter import ModelAdapter, TraceMode
+from tt_worker.inflight import InFlight
+from tt_worker.pages import PageTable
+from tt_worker.reload import ReloadPlanner
+from tt_worker.rows import RowTable
+from tt_worker.runner import Runner, RunnerConfig, StepError
+from tt_worker.sampling import RowSamplers
+from tt_worker.step import Admission, StepRequest, StepResult
+from tt_worker.steplog import StepLog
+
+
+@dataclass
+class Sample:
+    token_ids: list[int]
+    logprobs: Any = None
+
+
+class Argmax:
+    """The plain host sampler."""
+
+    def admit(self, row: int, params: Any, prompt: Any, output: Any) -> None: ...
+    def release(self, row: int) -> None: ...
+    def sample(self, logits: Any, rows: Any, *, advance: Any, grammar: Any) -> Sample:
+        return Sample(logits.argmax(-1).tolist())
+
+
+@dataclass
+class Asked:
+    """A request as the engine sees it."""
+
+    name: str
+    prompt: list[int]
+    max_tokens: int
+    sampling: RowSampling
+    output: list[int] = field(default_factory=list)
+    computed: int = 0
+    target: int = 0
+    in_flight: int = 0
+    blocks: list[int] = field(default_factory=list)
+    running: bool = False
+    finished: bool = False
+    lane: int = 0
+
+    def answer(self) -> list[int]:
+        context, answer = list(self.prompt), []
+        while len(answer) < self.max_tokens:
+            answer.append(next_token(context))
+            context.append(answer[-1])
+        return answer
+
+
+@dataclass(frozen=True)
+class Scenario:
+    seed: int
+    contract: int
+    overlap: bool
+    lanes: int
+    mode: Mode
+    budget: int
+    blocks: int
+    requests: int
+
+
+class Engine:
+    """A small engine that schedules at random but legally, keeps at most `depth` steps unread, and preempts when
+    blocks run out."""
+
+    ROWS = 4
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.s = scenario
+        self.random = random.Random(scenario.seed)
+        self.model = LedgerModel(self.ROWS, scenario.blocks, contract=scenario.contract)
+        adapter = ModelAdapter(
+            self.model,
+            rows=self.ROWS,
+            vocab_size=VOCABULARY,
+            trace=TraceMode.of("all"),
+            event_synchronize=lambda event: None,
+        )
+        samplers = RowSamplers(self.ROWS, VOCABULARY, DeviceSampler(mode=scenario.mode), Argmax())
+        self.runner = Runner(
+            RunnerConfig(alignment=BLOCK, overlap=scenario.overlap),
+            adapter,
+            RowTable(self.ROWS, scenario.lanes),
+            [PageTable(self.ROWS, 16, scenario.blocks)],
+            samplers,
+            ReloadPlanner(resident_inputs=True),
+            StepLog(),
+        )
+        self.free = list(range(1, scenario.blocks))
+        self.waiting = [self.ask(i) for i in range(scenario.requests)]
+        self.everyone = list(self.waiting)
+        self.running: list[Asked] = []
+        self.unread: deque[tuple[dict[str, int], Any]] = deque()
+        self.leaving: list[str] = []
+        self.aborted: set[str] = set()
+
+    def ask(self, number: int) -> Asked:
+        rng = self.random
+        host = rng.random() < 0.25
+        prompt = [rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 22))]
+        return Asked(
+            f"r{number}", prompt, rng.randint(1, 12), RowSampling(temperature=0, logit_bias={1: 0.0} if host else {})
+        )
+
+    def run(self) -> None:
+        for _ in range(4000):
+            if all(r.finished for r in self.everyone) and not self.unread:
+                return
+            self.step()
+        raise AssertionError("the scenario does not end")
+
+    def step(self) -> None:
+        while len(self.unread) >= (2 if self.s.overlap else 1):
+            self.read()
+        if self.random.random() < 0.03:
+            self.abort()
+        request = self.schedule()
+        done = self.runner.execute(request)
+        if request.scheduled:
+            assert done is None
+            self.unread.append((dict(request.scheduled), self.runner.sample()))
+        else:
+            assert done is not None
+            if self.unread:
+                self.read()
+
+    # Scheduling
+
+    def schedule(self) -> StepRequest:
+        leaving, self.leaving = self.leaving, []
+        can_decode = [r for r in self.running if self.decodable(r)]
+        if (self.prefillable() and self.random.random() < 0.7) or not can_decode:
+            request = self.schedule_prefill(leaving)
+            if request.scheduled or not can_decode:
+                return request
+            leaving = list(request.leaving)
+        return self.schedule_decode(leaving, can_decode)
+
+    def decodable(self, r: Asked) -> bool:
+        return r.running and r.computed >= r.target and len(r.output) + r.in_flight < r.max_tokens
+
+    def prefillable(self) -> bool:
+        return bool(self.waiting) or any(self.prefilling(r) for r in self.running)
+
+    def prefilling(self, r: Asked) -> bool:
+        return r.computed < r.target
+
+    def schedule_prefill(self, leaving: list[str]) -> StepRequest:
+        budget, scheduled, computed, grown, admissions = self.s.budget, {}, {}, {}, []
+        for r in [r for r in self.running if self.prefilling(r)]:
+            count = min(budget, r.target - r.computed)
+            new = self.grow(r, r.computed + count)
+            if count < 1 or new is None:
+                continue
+            computed[r.name], scheduled[r.name] = r.computed, count
+            if new:
+                grown[r.name] = [new]
+            r.computed += count
+            budget -= count
+            r.in_flight += r.computed == r.target
+        for r in list(self.waiting):
+            # A preempted request whose token is still unread is not resumed: the token is not in its history yet.
+            if r.in_flight or not budget:
+                continue
+            r.lane = self.random.randrange(self.s.lanes)
+            in_lane = sum(other.lane == r.lane for other in self.running)
+            if in_lane >= self.ROWS // self.s.lanes:
+                continue
+            r.computed, r.target = 0, len(r.prompt) + len(r.output)
+            count = min(budget, r.target)
+            if self.grow(r, count) is None:
+                continue
+            admissions.append(
+                Admission(r.name, r.prompt, list(r.output), 0, [list(r.blocks)], None, r.sampling, r.lane)
+            )
+            scheduled[r.name] = count
+            r.computed, r.running = count, True
+            budget -= count
+            r.in_flight += r.computed == r.target
+            self.waiting.remove(r)
+            self.running.append(r)
+        return StepRequest(leaving, admissions, computed, grown, scheduled)
+
+    def schedule_decode(self, leaving: list[str], rows: list[Asked]) -> StepRequest:
+        scheduled, computed, grown = {}, {}, {}
+        rows = [r for r in rows if self.random.random() < 0.95] or rows
+        for r in rows:
+            if not r.running:
+                continue
+            new = self.grow(r, r.computed + 1)
+            while new is None:
+                victim = self.running[-1]
+                leaving.append(victim.name)
+                self.preempt(victim)
+                for planned in (scheduled, computed, grown):
+                    planned.pop(victim.name, None)
+                if victim is r:
+                    break
+                new = self.grow(r, r.computed + 1)
+            if new is None:
+                continue
+            computed[r.name], scheduled[r.name] = r.computed, 1
+            if new:
+                grown[r.name] = [new]
+        for name in scheduled:
+            r = next(r for r in self.running if r.name == name)
+            r.computed += 1
+            r.in_flight += 1
+        return StepRequest(leaving, [], computed, grown, scheduled)
+
+    def grow(self, r: Asked, tokens: int) -> list[int] | None:
+        need = -(-tokens // BLOCK) - len(r.blocks)
+        if need > len(self.free):
+            return None
+        new = [self.free.pop(self.random.randrange(len(self.free))) for _ in range(need)]
+        r.blocks += new
+        return new
+
+    def preempt(self, r: Asked) -> None:
+        self.running.remove(r)
+        self.release(r)
+        r.running, r.computed = False, 0
+        self.waiting.insert(0, r)
+
+    def release(self, r: Asked) -> None:
+        self.free += r.blocks
+        r.blocks = []
+
+    # Results
+
+    def read(self) -> None:
+        scheduled, flight = self.unread.popleft()
+        result: StepResult = flight.result() if isinstance(flight, InFlight) else flight
+        assert list(result.request_ids) == list(scheduled)
+        for name, ids in zip(result.request_ids, result.token_ids, strict=True):
+            r = next(r for r in self.everyone if r.name == name)
+            if not ids or r.finished:
+                continue
+            r.in_flight -= 1
+            r.output += ids
+            if len(r.output) >= r.max_tokens:
+                self.finish(r)
+
+    def finish(self, r: Asked) -> None:
+        r.finished = True
+        if r.running:
+            self.running.remove(r)
+            self.release(r)
+            self.leaving.append(r.name)
+        else:
+            self.waiting.remove(r)
+
+    def abort(self) -> None:
+        alive = [r for r in self.everyone if not r.finished]
+        if alive:
+            r = self.random.choice(alive)
+            self.aborted.add(r.name)
+            self.finish(r)
+
+
+SCENARIOS = st.builds(
+    Scenario,
+    seed=st.integers(0, 2**32),
+    contract=st.sampled_from([0, 1]),
+    overlap=st.booleans(),
+    lanes=st.sampled_from([1, 2, 4]),
+    mode=st.sampled_from(list(Mode)),
+    budget=st.sampled_from([3, 8, 40]),
+    blocks=st.sampled_from([12, 20, 64]),
+    requests=st.integers(1, 9),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(SCENARIOS)
+def test_every_request_gets_the_tokens_it_gets_alone(scenario: Scenario) -> None:
+    """Fails when, for example: a decode is submitted from the host's tokens without draining, a released row keeps
+    its blocks,
+    the planner commits before the call, a late token is applied by row, or `prefilling` compares counters."""
+    engine = Engine(scenario)
+    engine.run()
+    for request in engine.everyone:
+        expected = request.answer()
+        if request.name in engine.aborted:
+            expected = expected[: len(request.output)]
+        assert request.output == expected, request.name
+    assert len(engine.free) == scenario.blocks - 1
+
+
+def test_a_mixed_step_is_refused() -> None:
+    engine = Engine(Scenario(1, 1, False, 1, Mode.ALL, 40, 64, 0))
+    sampling = RowSampling(temperature=0)
+    first = Admission("a", [1, 2], [], 0, [[1]], None, sampling)
+    engine.runner.execute(StepRequest(admissions=[first], scheduled={"a": 2}))
+    second = Admission("b", [1, 2], [], 0, [[2]], None, sampling)
+    with pytest.raises(StepError, match="mixes 1 prefill and 1 decode"):
+        engine.runner.execute(StepRequest(admissions=[second], scheduled={"a": 1, "b": 2}))
+
+
+def test_a_count_that_differs_from_the_engine_s_is_refused() -> None:
+    engine = Engine(Scenario(1, 1, False, 1, Mode.ALL, 40, 64, 0))
+    admission = Admission("a", [1, 2], [], 0, [[1]], None, RowSampling(temperature=0))
+    engine.runner.execute(StepRequest(admissions=[admission], scheduled={"a": 2}))
+    with pytest.raises(StepError, match="the engine counts 3 computed tokens, the worker 2"):
+        engine.runner.execute(StepRequest(computed={"a": 3}, scheduled={"a": 1}))
