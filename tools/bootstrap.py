@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +75,7 @@ def fingerprint(release: compat.Release, root: Path = ROOT) -> str:
 
 
 @contextmanager
-def step(text: str) -> Iterator[None]:
+def step(text: str) -> Generator[None, None, None]:
     began = time.monotonic()
     print(f"  {text} ...", flush=True)
     yield

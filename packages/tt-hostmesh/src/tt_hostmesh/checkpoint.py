@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,7 +171,7 @@ def fetch_member(source: Source, folder: Path) -> Path:
 
 
 @contextmanager
-def plain_steps(text: str) -> Iterator[None]:
+def plain_steps(text: str) -> Generator[None, None, None]:
     """One line when a step begins and one when it ends, on stderr: for logs."""
     began = time.monotonic()
     print(f"checkpoint: {text} ...", file=sys.stderr, flush=True)
@@ -180,7 +180,7 @@ def plain_steps(text: str) -> Iterator[None]:
 
 
 @contextmanager
-def terminal_steps() -> Iterator[Step]:
+def terminal_steps() -> Generator[Step, None, None]:
     """A bar over the three steps with the current one beside it, on stderr: for a person."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -190,7 +190,7 @@ def terminal_steps() -> Iterator[Step]:
         bar = progress.add_task("checkpoint", total=3)
 
         @contextmanager
-        def step(text: str) -> Iterator[None]:
+        def step(text: str) -> Generator[None, None, None]:
             progress.update(bar, description=text)
             yield
             progress.advance(bar)

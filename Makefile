@@ -1,0 +1,37 @@
+# The two commands of the README, and the rest of `make help`. Everything else is in tools/bootstrap.py and noxfile.py.
+PYTHON ?= python3
+PORT ?= 8000
+BIN := .venv/bin
+MODEL = SmolLM2-135M-Instruct
+
+.DEFAULT_GOAL := help
+.PHONY: help demo serve test lint types setup setup-dev clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: setup ## serve a small model on the software mesh, ask it a question, show the answer, stop
+	@$(BIN)/python examples/demo.py
+
+serve: setup ## keep an OpenAI-compatible server up on the software mesh (PORT=8000)
+	@model=$$($(BIN)/python -m tt_hostmesh.checkpoint) && TT_RUNTIME=host exec $(BIN)/vllm serve "$$model" \
+		--served-model-name $(MODEL) --max-model-len 2048 --max-num-seqs 8 --port $(PORT)
+
+test: setup-dev ## run every check and every test: lint, types, all vLLM releases of the matrix, wheels
+	@$(BIN)/nox
+
+lint: setup-dev ## ruff and the rules of who may import whom
+	@$(BIN)/nox -s lint
+
+types: setup-dev ## pyright, strict in the cores
+	@$(BIN)/nox -s types
+
+setup: ## make the environment that serves (done by the others when needed)
+	@$(PYTHON) tools/bootstrap.py
+
+setup-dev: ## the same with the test tools
+	@$(PYTHON) tools/bootstrap.py --dev
+
+clean: ## remove environments and build results; wheels and models in the user's cache stay
+	rm -rf .venv .venvs .nox .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -prune -exec rm -rf {} +

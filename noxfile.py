@@ -1,0 +1,110 @@
+"""Every check of this repository. Sessions loop and call; what they call is in tools/ and in the tests.
+
+`nox` runs what CI runs. `nox -s compat -- all`, `nox -s compat -- 0.26.0` choose rows of compat.toml.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).parent
+BIN = Path(sys.executable).parent
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tools")]
+
+import pythons  # noqa: E402
+
+from vllm_tt_plugin import compat  # noqa: E402
+
+nox.needs_version = ">=2026.2"
+nox.options.default_venv_backend = "none"
+nox.options.sessions = ["clear", "lint", "types", "tests", "compat", "wheels", "real_ttnn", "tally"]
+
+MATRIX = compat.load()
+RESULTS = ROOT / ".nox" / "results"
+REAL_TTNN = "packages/tt-platform/tests/real_ttnn"
+
+
+def pytest(session: nox.Session, name: str, *arguments: str, python: str = sys.executable) -> None:
+    session.run(python, "-m", "pytest", "-q", f"--junit-xml={RESULTS / name}.xml", *arguments, external=True)
+
+
+@nox.session
+def clear(session: nox.Session) -> None:
+    """Forget the results of the last run."""
+    for report in RESULTS.glob("*.xml"):
+        report.unlink()
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, format, and who may import whom."""
+    session.run(sys.executable, "-m", "ruff", "check", ".")
+    session.run(sys.executable, "-m", "ruff", "format", "--check", ".")
+    session.run(f"{BIN}/lint-imports")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Strict in the cores, basic in the vLLM adapters."""
+    session.run(f"{BIN}/pyright")
+    session.run(f"{BIN}/pyright", "--project", "tools/pyright-adapters.json")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Every test on the default row, but for those of the sessions below."""
+    ignored = [f"--ignore={path}" for path in ("tests/test_wheels.py", REAL_TTNN)]
+    pytest(session, f"vllm-{MATRIX.default.vllm}", *ignored, *session.posargs)
+
+
+@nox.session(name="compat")
+def other_rows(session: nox.Session) -> None:
+    """What touches vLLM, on other rows: the oldest by default, `all`, or the ones named."""
+    named = session.posargs or MATRIX.versions[-1:]
+    for version in MATRIX.versions if "all" in named else named:
+        session.run(sys.executable, "tools/bootstrap.py", "--dev", "--row", version)
+        python = ".venv/bin/python" if version == MATRIX.default.vllm else f".venvs/{version}/bin/python"
+        pytest(session, f"vllm-{version}", "-m", "vllm or engine", "--ignore=tests/test_wheels.py", python=python)
+
+
+@nox.session
+def wheels(session: nox.Session) -> None:
+    """What is shipped: wheels built, installed alone and together, and used without the source tree."""
+    pytest(session, "wheels", "tests/test_wheels.py", *session.posargs)
+
+
+@nox.session
+def standalone(session: nox.Session) -> None:
+    """Each package alone in an empty environment, its core imported with vllm, torch and ttnn blocked."""
+    pytest(session, "standalone", "tests/test_wheels.py", "-k", "alone", *session.posargs)
+
+
+@nox.session
+def real_ttnn(session: nox.Session) -> None:
+    """Detection, mesh and lifecycle against the real ttnn package on mock clusters. Its wheels want Python 3.12."""
+    python = pythons.find("3.12")
+    if python is None:
+        session.skip("no Python 3.12 found on PATH or in pyenv: the tests against the real ttnn were not run")
+    folder = ROOT / ".venvs" / "real-ttnn"
+    session.run(f"{BIN}/uv", "venv", "--quiet", "--allow-existing", "--python", str(python), str(folder))
+    wanted = [
+        "ttnn==0.81.1",
+        "numpy<2",
+        "pytest",
+        "hypothesis",
+        "-e",
+        "packages/tt-registry",
+        "-e",
+        "packages/tt-platform",
+    ]
+    session.run(f"{BIN}/uv", "pip", "install", "--quiet", "--python", str(folder), *wanted)
+    pytest(session, "real-ttnn", REAL_TTNN, *session.posargs, python=str(folder / "bin" / "python"))
+
+
+@nox.session
+def tally(session: nox.Session) -> None:
+    """The results of all suites, added up."""
+    session.run(sys.executable, "tools/tally.py", str(RESULTS))
