@@ -1,0 +1,47 @@
+"""Rules about which model is served, and how it is run."""
+
+from __future__ import annotations
+
+from tt_platform.config_facts import ConfigFacts
+from tt_platform.findings import Finding, refuse, reject, settle_default
+from tt_platform.rules.rule import rule
+
+WORKER_CLASS = "vllm_tt_plugin.worker.TTWorker"
+
+
+@rule("The checkpoint's architecture must have a Tenstorrent class that can be imported; the error lists those known.")
+def architecture_served(facts: ConfigFacts) -> Finding | None:
+    if facts.model_problem is None:
+        return None
+    return refuse("--model", facts.architecture, facts.model_problem)
+
+
+@rule("Only models that generate text are run.")
+def generates_text(facts: ConfigFacts) -> Finding | None:
+    if facts.runner_type != "pooling":
+        return None
+    return reject("--runner", facts.runner_type, allowed="generate", do="pooling models are not served")
+
+
+@rule("Encoder-decoder models are not run.")
+def no_encoder_decoder(facts: ConfigFacts) -> Finding | None:
+    if not facts.encoder_decoder:
+        return None
+    return reject("--model", facts.architecture, allowed="decoder-only models", do="choose a decoder-only model")
+
+
+@rule("Prompt embeddings cannot be given to a Tenstorrent model.")
+def no_prompt_embeds(facts: ConfigFacts) -> Finding | None:
+    if not facts.prompt_embeds:
+        return None
+    return reject("--enable-prompt-embeds", True, allowed="unset", do="send prompts as text or token ids")
+
+
+@rule("The worker class is the plugin's, unless the operator chose another.")
+def worker_class(facts: ConfigFacts) -> Finding | None:
+    if facts.worker_class != "auto":
+        return None
+    return settle_default("--worker-cls", "auto", f"Using worker class {WORKER_CLASS}", worker_class=WORKER_CLASS)
+
+
+RULES = (architecture_served, generates_text, no_encoder_decoder, no_prompt_embeds, worker_class)

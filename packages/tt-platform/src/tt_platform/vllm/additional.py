@@ -1,0 +1,25 @@
+"""The plugin's own entries in vLLM's ``additional_config``. They travel with the configuration to every process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
+LANES = "_tt_resolved_lane_count"
+DEVICE_CHECKED = "_tt_device_checked"
+RANK_GROUPS = "_tt_standard_dp_visible_groups"
+RANK_GRIDS = "_tt_standard_dp_mesh_grids"
+
+
+def entries(vllm_config: VllmConfig) -> Mapping[str, object]:
+    """``additional_config`` when it is a mapping, else nothing."""
+    additional: object = vllm_config.additional_config
+    return cast("Mapping[str, object]", additional) if isinstance(additional, Mapping) else {}
+
+
+def put(vllm_config: VllmConfig, key: str, value: object) -> None:
+    """Store an entry. The mapping is replaced, not changed: it may be the operator's own."""
+    vllm_config.additional_config = {**entries(vllm_config), key: value}

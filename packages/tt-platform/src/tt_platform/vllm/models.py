@@ -1,0 +1,64 @@
+"""The served model of a configuration, as the registry knows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tt_platform.runtime import RuntimeChoice, RuntimeChoiceError
+from tt_registry import (
+    Capabilities,
+    CapabilityError,
+    ModelNotImportable,
+    Resolution,
+    UnknownArchitecture,
+    UnknownVariant,
+    load_class,
+    resolve,
+)
+
+if TYPE_CHECKING:
+    from tt_registry import Runtime
+
+
+def registry_runtime() -> Runtime:
+    """The registry's name of the chosen runtime. A wrong TT_RUNTIME is reported elsewhere and counts as ttnn here."""
+    try:
+        return "host" if RuntimeChoice.from_environ() is RuntimeChoice.HOST else "ttnn"
+    except RuntimeChoiceError:
+        return "ttnn"
+
+
+def register_architectures(*, test_models: bool = False) -> None:
+    """Register every served architecture in vLLM, lazily. Repeating it changes nothing."""
+    from tt_registry.vllm import register_models
+
+    register_models(runtime=registry_runtime(), register_test_models=test_models)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A resolved architecture. ``problem`` is a whole line for the operator when no class can serve it."""
+
+    resolution: Resolution | None = None
+    capabilities: Capabilities = field(default_factory=Capabilities)
+    problem: str | None = None
+
+
+def served_model(architectures: list[str], *, test_models: bool) -> ServedModel:
+    """The class for the first architecture of a checkpoint that has one, and what it declares.
+
+    The class is imported: what a model can do stands in a class attribute.
+    """
+    problem: str | None = None
+    for architecture in architectures:
+        try:
+            resolution = resolve(architecture, runtime=registry_runtime(), register_test_models=test_models)
+        except (UnknownArchitecture, UnknownVariant) as error:
+            problem = problem or str(error)
+            continue
+        try:
+            return ServedModel(resolution, Capabilities.of(load_class(resolution)))
+        except (ModelNotImportable, CapabilityError) as error:
+            return ServedModel(resolution, problem=str(error))
+    return ServedModel(problem=problem)

@@ -1,0 +1,114 @@
+"""TTPlatform: what vLLM asks of a platform, answered for Tenstorrent."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import torch
+from vllm.platforms.interface import Platform, PlatformEnum
+
+from tt_platform.admission import refuse_request
+from tt_platform.options import TTOptions
+from tt_platform.rules import settle
+from tt_platform.vllm._compat import request_error
+from tt_platform.vllm.activate import pin_v1_runner
+from tt_platform.vllm.apply import apply_changes, log_findings, prefix_architectures
+from tt_platform.vllm.device import check_device
+from tt_platform.vllm.facts import config_facts
+from tt_platform.vllm.models import ServedModel, register_architectures, served_model
+from tt_platform.vllm.requests import request_facts
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
+
+class TTPlatform(Platform):
+    """The Tenstorrent platform. Tensors of vLLM stay on the host; the mesh is the model's."""
+
+    _enum = PlatformEnum.OOT
+    device_name = "tt"
+    device_type = "tt"
+    device_control_env_var = "TT_VISIBLE_DEVICES"
+    simple_compile_backend = "eager"
+    dist_backend = "gloo"
+
+    @classmethod
+    def pre_register_and_update(cls, parser: Any = None) -> None:
+        """Runs before arguments are parsed and before a configuration is built."""
+        pin_v1_runner(os.environ)
+        register_architectures()
+
+    @classmethod
+    def check_and_update_config(cls, vllm_config: VllmConfig) -> None:
+        """Refuse what cannot work and settle the rest. May run again on its own result, which it leaves as it is.
+
+        Raises:
+            ValueError: one line for the operator.
+        """
+        options = TTOptions.of(vllm_config.additional_config)
+        model = vllm_config.model_config
+        served = ServedModel()
+        if model is not None:
+            register_architectures(test_models=options.register_test_models)
+            served = served_model(list(model.hf_config.architectures or []), test_models=options.register_test_models)
+        settled = settle(config_facts(vllm_config, options, served, check_device(vllm_config)))
+        log_findings(settled.findings)
+        apply_changes(vllm_config, settled.changes)
+        prefix_architectures(vllm_config)
+
+    @classmethod
+    def validate_request(cls, processed_inputs: Any, params: Any) -> None:
+        """Refuse one request.
+
+        Raises:
+            ValueError: vLLM answers HTTP 400 with the parameter's name; the engine is not touched.
+        """
+        refusal = refuse_request(request_facts(processed_inputs, params))
+        if refusal is not None:
+            raise request_error(refusal.message, refusal.parameter)
+
+    @classmethod
+    def update_block_size_for_backend(cls, vllm_config: VllmConfig) -> None:
+        """The block size was settled with the configuration; no attention backend of vLLM has a say in it."""
+
+    @classmethod
+    def import_kernels(cls) -> None:
+        """vLLM's own kernels are not used."""
+
+    @classmethod
+    def inference_mode(cls) -> Any:
+        """``no_grad``: tt-metal's models write into tensors, which ``inference_mode`` would forbid later."""
+        return torch.no_grad()
+
+    @classmethod
+    def set_device(cls, device: Any) -> None:
+        """The worker opens the mesh itself. vLLM calls this in threads that only copy host tensors."""
+
+    @classmethod
+    def manual_seed_all(cls, seed: int) -> None:
+        torch.manual_seed(seed)
+
+    @classmethod
+    def get_device_name(cls, device_id: int = 0) -> str:
+        return "tt"
+
+    @classmethod
+    def is_async_output_supported(cls, enforce_eager: bool | None) -> bool:
+        return True
+
+    @classmethod
+    def is_pin_memory_available(cls) -> bool:
+        return False
+
+    @classmethod
+    def support_hybrid_kv_cache(cls) -> bool:
+        return True
+
+    @classmethod
+    def check_runner_kv_caches_multi_layer(cls) -> None:
+        """The KV cache belongs to the model; layers that share an index do not collide."""
+
+    def uses_host_device_handling(self) -> bool:
+        """torch has no device named tt, so vLLM leaves DeviceConfig.device unset."""
+        return True
