@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def candidates(version: str, environ: Mapping[str, str]) -> Iterator[Path]:
-    """Places worth a try, best first. ``version``: major.minor. A pyenv shim may stand for nothing, so all are tried."""
+    """Places worth a try, best first; a pyenv shim on PATH may stand for nothing. ``version``: major.minor."""
     on_path = shutil.which(f"python{version}", path=environ.get("PATH", os.defpath))
     if on_path:
         yield Path(on_path)

@@ -1,4 +1,4 @@
-"""Adds up the results that pytest wrote, suite by suite: ``python tools/tally.py FOLDER``. Exit code 1 when one failed."""
+"""Adds up what pytest wrote, suite by suite: ``python tools/tally.py FOLDER``. Exit code 1 when a test failed."""
 
 from __future__ import annotations
 

@@ -69,10 +69,9 @@ def _write_json(path: Path, value: dict[str, Any]) -> None:
 
 
 def _save_weights(weights: dict[str, Floats], path: Path) -> None:
-    import safetensors.numpy
+    from safetensors.numpy import save_file  # pyright: ignore[reportUnknownVariableType]
 
-    save: Any = safetensors.numpy.save_file  # half of its types are missing
-    save(weights, str(path), metadata={"format": "pt"})
+    save_file(weights, str(path), metadata={"format": "pt"})
 
 
 def _weights(reader: Any, facts: dict[str, Any]) -> dict[str, Floats]:
