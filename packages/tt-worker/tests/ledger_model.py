@@ -76,6 +76,7 @@ class LedgerModel:
             self.positions = start_pos.numpy().astype(np.int64)
         if inputs or table:
             self.table = page_table.numpy().copy()
+            assert not self.table[self.positions < 0].any(), "a free row owns blocks (contract 1.6)"
         answers = [0] * len(self.positions)
         for row, position in enumerate(self.positions):
             if position < 0:
