@@ -54,11 +54,20 @@ def test_a_snapshot_never_changes_and_is_copied_only_after_a_change() -> None:
     """The device may read a submitted table later. Fails when `snapshot` hands out the live table."""
     table = PageTable(1, 4, 10)
     table.replace(0, [1])
-    first = table.snapshot()
-    assert table.snapshot() is first
+    first = table.snapshot([0])
+    assert table.snapshot([0]) is first
     table.append(0, [2])
     assert first[0].tolist() == [1, 0, 0, 0]
-    assert table.snapshot()[0].tolist() == [1, 2, 0, 0]
+    assert table.snapshot([0])[0].tolist() == [1, 2, 0, 0]
+
+
+def test_a_row_that_is_skipped_in_a_step_is_padding_in_its_page_table() -> None:
+    """Fails when `snapshot` copies the rows of requests that the step does not run."""
+    table = PageTable(2, 2, 10)
+    table.replace(0, [1])
+    table.replace(1, [2])
+    assert table.snapshot([1]).tolist() == [[0, 0], [2, 0]]
+    assert table.snapshot([0, 1]).tolist() == [[1, 0], [2, 0]]
 
 
 def test_the_version_changes_with_the_content_only() -> None:

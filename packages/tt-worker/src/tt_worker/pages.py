@@ -24,7 +24,7 @@ class PageTable:
         self.length: NDArray[np.int64] = np.zeros(rows, dtype=np.int64)
         self.num_blocks = num_blocks
         self.version = 0
-        self._snapshot: tuple[int, NDArray[np.int32]] | None = None
+        self._snapshot: tuple[tuple[int, tuple[int, ...]], NDArray[np.int32]] | None = None
 
     @property
     def width(self) -> int:
@@ -56,11 +56,17 @@ class PageTable:
             self.length[row] = 0
             self.version += 1
 
-    def snapshot(self) -> NDArray[np.int32]:
-        """The table as of now, in memory that never changes afterwards: the device may read it later. Copied only
-        when changed."""
-        if self._snapshot is None or self._snapshot[0] != self.version:
-            self._snapshot = (self.version, self.table.copy())
+    def snapshot(self, rows: Sequence[int]) -> NDArray[np.int32]:
+        """The table as of now for a step over `rows`; every other row is 0, also one that has a tenant and is skipped.
+
+        The memory never changes afterwards: the device may read it later. Copied only when the table or the rows
+                                             changed.
+        """
+        key = (self.version, tuple(rows))
+        if self._snapshot is None or self._snapshot[0] != key:
+            copy = np.zeros_like(self.table)
+            copy[list(rows)] = self.table[list(rows)]
+            self._snapshot = (key, copy)
         return self._snapshot[1]
 
     def packed(self, rows: Sequence[int]) -> NDArray[np.int32]:

@@ -236,7 +236,7 @@ class Runner:
         positions = np.array([state.computed for state in states], dtype=np.int32)
         tokens = [state.token_at(state.computed) for state in states] if with_tokens else None
         host_tokens, start_pos = self._buffers.fill(index, positions, tokens)
-        return DecodeInputs(host_tokens, start_pos, self._pages[0].snapshot())
+        return DecodeInputs(host_tokens, start_pos, self._pages[0].snapshot(rows))
 
     def _finish_decode(self, batch: Batch, outcome: Outcome) -> StepResult:
         if outcome.tokens is None:
