@@ -138,7 +138,7 @@ class Capabilities:
     tt_adaptive_block_batched: bool = _key(False, FLAG, "blocks for batched rows too")
     tt_adaptive_block_ragged: bool = _key(False, FLAG, "rows answer 1 to output_tokens_per_step tokens")
     tt_adaptive_block_max_prompt_tokens: int = _key(
-        0, _count(0), "longer prompts stay at one token a step; 0 = no limit"
+        0, _count(0), "longer prompts stay at one token a step; 0 = not declared"
     )
     tt_block_kv_extent_tokens: int = _key(0, _count(0), "KV tokens written beyond the row's position")
     tt_block_output_chunked_prefill: bool = _key(False, FLAG, "block output together with chunked prefill")
@@ -213,6 +213,11 @@ class Capabilities:
             unknown=tuple(key for key in declared if key not in keys),
         )
 
+    @staticmethod
+    def field_names() -> tuple[str, ...]:
+        """Names of the fields that stand for something a class declares."""
+        return tuple(name for name, *_ in _sources())
+
     @property
     def is_block_output(self) -> bool:
         """More than one token a step and row (contract, section 1.12)."""
@@ -226,6 +231,11 @@ def _sources() -> list[tuple[str, str, bool, Kind]]:
         for f in fields(Capabilities)
         if _KEY in f.metadata
     ]
+
+
+def attribute_names() -> frozenset[str]:
+    """The class attributes that are read besides `model_capabilities`."""
+    return frozenset(source for _, source, attribute, _ in _sources() if attribute)
 
 
 def describe() -> list[tuple[str, str, str, str]]:

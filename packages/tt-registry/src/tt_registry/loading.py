@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
+from .lookup import resolve
 from .names import Target
-from .resolution import Resolution
+from .resolution import Resolution, Runtime, UnknownArchitecture
 
 
 class ModelNotImportable(ImportError):
@@ -49,6 +51,34 @@ def load_class(target: str | Resolution) -> type:
     raise ModelNotImportable(
         f"{whose}, but {where} has no class {wanted.class_name!r}; it has {', '.join(near) or 'no class at all'}"
     )
+
+
+def models_for(
+    architectures: Sequence[str],
+    *,
+    environ: Mapping[str, str] = os.environ,
+    runtime: Runtime = "ttnn",
+    register_test_models: bool = False,
+) -> tuple[Resolution, type]:
+    """The first of a checkpoint's architectures that is served, and its class, imported.
+
+    Raises:
+        UnknownArchitecture: none of them is served; speaks of the first.
+        ModelNotImportable, UnknownVariant, OverrideError: as `load_class` and `resolve`.
+    """
+    first: UnknownArchitecture | None = None
+    for architecture in architectures:
+        try:
+            resolution = resolve(
+                architecture, environ=environ, runtime=runtime, register_test_models=register_test_models
+            )
+        except UnknownArchitecture as error:
+            first = first or error
+        else:
+            return resolution, load_class(resolution)
+    if first is None:
+        raise ValueError("architectures is empty: the checkpoint's config.json must name at least one")
+    raise first
 
 
 def _why(wanted: Target, error: ImportError) -> str:

@@ -40,10 +40,8 @@ class Missing:
     searched: tuple[str, ...]
 
     def __str__(self) -> str:
-        if self.part == self.module and "." not in self.module:
-            return f"module {self.module!r} is not on PYTHONPATH"
         if "." not in self.part:
-            return f"package {self.part!r} (of {self.module!r}) is not on PYTHONPATH"
+            return f"{'package' if '.' in self.module else 'module'} {self.part!r} is not on PYTHONPATH"
         return f"module {self.part!r} is not in {', '.join(self.searched) or self.part.rpartition('.')[0]}"
 
 

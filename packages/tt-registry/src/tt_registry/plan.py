@@ -6,7 +6,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .resolution import Resolution, Runtime, known
+from .lookup import known
+from .resolution import Resolution, Runtime
 
 
 @dataclass(frozen=True, slots=True)
