@@ -55,10 +55,10 @@ def refuses(*_: object) -> Path:
 
 
 def test_the_cache_is_xdgs_when_that_is_absolute_else_below_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("HOME", "/users/me")
     assert checkpoint.models_dir({"XDG_CACHE_HOME": "/x"}) == Path("/x/vllm-tt/models")
-    assert checkpoint.models_dir({"XDG_CACHE_HOME": "x"}) == Path("/home/me/.cache/vllm-tt/models")
-    assert checkpoint.models_dir({}) == Path("/home/me/.cache/vllm-tt/models")
+    assert checkpoint.models_dir({"XDG_CACHE_HOME": "x"}) == Path("/users/me/.cache/vllm-tt/models")
+    assert checkpoint.models_dir({}) == Path("/users/me/.cache/vllm-tt/models")
 
 
 def test_a_second_call_neither_fetches_nor_converts(tmp_path: Path) -> None:

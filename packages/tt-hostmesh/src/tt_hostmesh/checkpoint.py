@@ -187,15 +187,25 @@ def terminal_steps() -> Generator[Step, None, None]:
 
     columns = (SpinnerColumn(), BarColumn(bar_width=24), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        bar = progress.add_task("checkpoint", total=3)
+        bar = progress.add_task("checkpoint", total=3, visible=False)
 
         @contextmanager
         def step(text: str) -> Generator[None, None, None]:
-            progress.update(bar, description=text)
+            progress.update(bar, description=text, visible=True)
             yield
             progress.advance(bar)
 
         yield step
+
+
+@contextmanager
+def steps() -> Generator[Step, None, None]:
+    """A bar on a terminal, lines anywhere else."""
+    if sys.stderr.isatty() and importlib.util.find_spec("rich"):
+        with terminal_steps() as step:
+            yield step
+    else:
+        yield plain_steps
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -208,11 +218,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     cache = parser.parse_args(arguments).cache
     try:
-        if sys.stderr.isatty() and importlib.util.find_spec("rich"):
-            with terminal_steps() as step:
-                directory = ensure(cache, step=step)
-        else:
-            directory = ensure(cache)
+        with steps() as step:
+            directory = ensure(cache, step=step)
     except CheckpointError as error:
         print(f"checkpoint: {error}", file=sys.stderr)
         return 1
