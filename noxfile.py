@@ -105,6 +105,12 @@ def real_ttnn(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """Write the generated parts of the documentation again."""
+    session.run(sys.executable, "tools/readme.py")
+
+
+@nox.session
 def tally(session: nox.Session) -> None:
     """The results of all suites, added up."""
     session.run(sys.executable, "tools/tally.py", str(RESULTS))
