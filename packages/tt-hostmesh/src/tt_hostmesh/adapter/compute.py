@@ -1,0 +1,43 @@
+"""What a model has to bring; everything else of the contract is the adapter's."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from torch import Tensor
+
+
+class KVLayout(NamedTuple):
+    """How the caches of all lanes lie in one pool. Lane l owns `num_blocks` blocks from l * num_blocks on."""
+
+    lanes: int
+    num_blocks: int
+    block_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillRow:
+    """One row of a prefill. tokens: int64 [end]; compute positions [start, end); blocks: int64 [w], pool-wide ids."""
+
+    tokens: Tensor
+    start: int
+    blocks: Tensor
+
+
+class Compute(Protocol):
+    """The arithmetic of one model. Called in the device thread only, in the order of submission."""
+
+    vocab_size: int
+    num_kv_heads: int
+
+    def allocate(self, layout: KVLayout, num_layers: int) -> object:
+        """Make the cache of all lanes. Returns a handle for the caller."""
+        ...
+
+    def prefill(self, rows: Sequence[PrefillRow]) -> Tensor:
+        """Logits of each row's last position, float32 [n, vocab]."""
+        ...
+
+    def decode(self, tokens: Tensor, positions: Tensor, blocks: Tensor) -> Tensor:
+        """Logits of one step, float32 [n, vocab]; tokens and positions int64 [n], blocks int64 [n, w]."""
+        ...

@@ -1,0 +1,29 @@
+"""One decode call, as its command finds it in the device thread."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeCall:
+    """Private copies of a call's inputs and its commands.
+
+    tokens, start_pos: int64 [B]; page_table: int64 [B, W], lane-local ids; sampling: None = logits to the host.
+    The four reload commands are those of protocol v1, reset_batch that of the legacy one.
+    """
+
+    tokens: Tensor
+    start_pos: Tensor
+    page_table: Tensor
+    traced: bool
+    sampling: Any = None
+    prompt_tokens: Tensor | None = None
+    output_tokens: Tensor | None = None
+    slot_remap: Tensor | None = None
+    reset_batch: bool = False
+    reload_inputs: bool = False
+    reload_page_table: bool = False
+    reload_sampling_params: bool = False
+    reset_sampling_state: bool = False

@@ -1,0 +1,30 @@
+"""The way of a decode result from the device to the host."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from tt_hostmesh.timeline import HostEvent
+
+Result = tuple[Tensor, Tensor | None]
+"""(tokens [B] or logits [B, 1, V], logprobs [B] or None)"""
+
+
+@dataclass(eq=False, slots=True)
+class DevicePayload:
+    """What decode_forward(read_from_device=False) returns: a result that may not exist yet."""
+
+    event: HostEvent[Result]
+    is_tokens: bool
+
+
+@dataclass(eq=False, slots=True)
+class HostPayload:
+    """Where read_decode_output lets the device copy the result. Valid once the event is done."""
+
+    source: DevicePayload
+    event: HostEvent[Result]
+
+    @property
+    def is_tokens(self) -> bool:
+        return self.source.is_tokens

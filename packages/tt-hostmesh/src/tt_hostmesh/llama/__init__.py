@@ -1,0 +1,1 @@
+"""The reference model: the Llama architecture in torch, behind tt-metal's calls."""

@@ -1,0 +1,49 @@
+"""`LlamaForCausalLM` as the plugin registers it."""
+
+from typing import Any
+
+from tt_hostmesh.adapter.generator import HostGenerator
+from tt_hostmesh.adapter.lanes import place
+from tt_hostmesh.adapter.protocol import Protocol
+from tt_hostmesh.errors import HostMeshError
+from tt_hostmesh.llama.config import LlamaConfig
+from tt_hostmesh.llama.forward import LlamaCompute
+from tt_hostmesh.llama.weights import load_weights
+from tt_hostmesh.mesh import HostMesh
+
+OPTIMIZATIONS = (None, "performance", "accuracy")
+
+
+class LlamaForCausalLM(HostGenerator):
+    """Llama checkpoints from a local Hugging Face directory, float32, any lane count the mesh allows."""
+
+    @classmethod
+    def initialize_vllm_model(
+        cls,
+        hf_config: Any,
+        mesh_device: HostMesh,
+        max_batch_size: int,
+        *,
+        max_seq_len: int,
+        tt_data_parallel: int = 1,
+        optimizations: str | None = None,
+    ) -> "LlamaForCausalLM":
+        """Load the checkpoint in `hf_config._name_or_path`.
+
+        max_batch_size counts the rows of all `tt_data_parallel` lanes; `optimizations` is accepted and changes nothing.
+        Raises ValueError, FileNotFoundError or KeyError for what cannot be loaded, HostMeshError for the mesh.
+        """
+        if optimizations not in OPTIMIZATIONS:
+            raise ValueError(f"optimizations={optimizations!r} is unknown: allowed are None, 'performance', 'accuracy'")
+        if not isinstance(mesh_device, HostMesh):
+            raise HostMeshError(f"{cls.__name__} runs on the software mesh only, got {type(mesh_device).__name__}")
+        config = LlamaConfig.of(hf_config)
+        placement = place(mesh_device, max_batch_size, max_seq_len, tt_data_parallel)
+        weights = mesh_device.submit(lambda: load_weights(hf_config._name_or_path, config), "load weights").result()
+        return cls(LlamaCompute(config, weights, max_seq_len), placement)
+
+
+class LegacyLlamaForCausalLM(LlamaForCausalLM):
+    """The same model presenting itself with the legacy decode protocol (`reset_batch`)."""
+
+    protocol = Protocol.LEGACY

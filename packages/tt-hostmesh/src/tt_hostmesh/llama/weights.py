@@ -1,0 +1,114 @@
+"""The weights of a Llama checkpoint, read from safetensors files and fused for few large products."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from tt_hostmesh.llama.config import LlamaConfig
+from tt_hostmesh.llama.rope import interleave
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWeights:
+    """One decoder layer. qkv: [q_size + 2 kv_size, hidden]; gate_up: [2 intermediate, hidden]; biases or None."""
+
+    input_norm: Tensor
+    qkv: Tensor
+    qkv_bias: Tensor | None
+    output: Tensor
+    output_bias: Tensor | None
+    post_norm: Tensor
+    gate_up: Tensor
+    gate_up_bias: Tensor | None
+    down: Tensor
+    down_bias: Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaWeights:
+    embedding: Tensor
+    layers: tuple[LayerWeights, ...]
+    norm: Tensor
+    head: Tensor
+
+
+class Checkpoint:
+    """Tensors by name in a local Hugging Face directory: model.safetensors, or shards with an index."""
+
+    def __init__(self, directory: str | Path, dtype: torch.dtype = torch.float32) -> None:
+        """Raises FileNotFoundError if the directory has no safetensors."""
+        self._directory = Path(directory)
+        self._dtype = dtype
+        self._files = self._index()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._files
+
+    def read(self, name: str, *shape: int) -> Tensor:
+        """The tensor in the wanted dtype. Raises KeyError if it is missing, ValueError for a wrong shape."""
+        if name not in self._files:
+            raise KeyError(f"{self._directory} has no tensor {name!r}")
+        with safe_open(self._files[name], framework="pt") as handle:
+            tensor: Tensor = handle.get_tensor(name)
+        if tuple(tensor.shape) != shape:
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}, the configuration says {shape}")
+        return tensor.to(self._dtype)
+
+    def _index(self) -> dict[str, Path]:
+        index = self._directory / "model.safetensors.index.json"
+        if index.is_file():
+            mapping: dict[str, str] = json.loads(index.read_text())["weight_map"]
+            return {name: self._directory / file for name, file in mapping.items()}
+        single = self._directory / "model.safetensors"
+        if not single.is_file():
+            raise FileNotFoundError(
+                f"{self._directory} holds neither model.safetensors nor model.safetensors.index.json: "
+                "the host mesh serves local Hugging Face directories with safetensors only"
+            )
+        with safe_open(single, framework="pt") as handle:
+            return dict.fromkeys(handle.keys(), single)
+
+
+def load_weights(directory: str | Path, config: LlamaConfig) -> LlamaWeights:
+    """All weights in float32. Raises FileNotFoundError, KeyError, ValueError (see Checkpoint)."""
+    source = Checkpoint(directory)
+    embedding = source.read("model.embed_tokens.weight", config.vocab_size, config.hidden_size)
+    tied = config.tie_word_embeddings or "lm_head.weight" not in source
+    return LlamaWeights(
+        embedding=embedding,
+        layers=tuple(_layer(source, config, f"model.layers.{i}.") for i in range(config.num_layers)),
+        norm=source.read("model.norm.weight", config.hidden_size),
+        head=embedding if tied else source.read("lm_head.weight", config.vocab_size, config.hidden_size),
+    )
+
+
+def _layer(source: Checkpoint, config: LlamaConfig, prefix: str) -> LayerWeights:
+    attention, mlp, hidden = prefix + "self_attn.", prefix + "mlp.", config.hidden_size
+    return LayerWeights(
+        input_norm=source.read(prefix + "input_layernorm.weight", hidden),
+        qkv=_qkv(source, config, attention, "weight", hidden),
+        qkv_bias=_qkv(source, config, attention, "bias") if config.attention_bias else None,
+        output=source.read(attention + "o_proj.weight", hidden, config.q_size),
+        output_bias=source.read(attention + "o_proj.bias", hidden) if config.attention_bias else None,
+        post_norm=source.read(prefix + "post_attention_layernorm.weight", hidden),
+        gate_up=_gate_up(source, config, mlp, "weight", hidden),
+        gate_up_bias=_gate_up(source, config, mlp, "bias") if config.mlp_bias else None,
+        down=source.read(mlp + "down_proj.weight", hidden, config.intermediate_size),
+        down_bias=source.read(mlp + "down_proj.bias", hidden) if config.mlp_bias else None,
+    )
+
+
+def _qkv(source: Checkpoint, config: LlamaConfig, prefix: str, kind: str, *inputs: int) -> Tensor:
+    query = source.read(f"{prefix}q_proj.{kind}", config.q_size, *inputs)
+    key = source.read(f"{prefix}k_proj.{kind}", config.kv_size, *inputs)
+    value = source.read(f"{prefix}v_proj.{kind}", config.kv_size, *inputs)
+    return torch.cat([interleave(query, config.head_dim), interleave(key, config.head_dim), value])
+
+
+def _gate_up(source: Checkpoint, config: LlamaConfig, prefix: str, kind: str, *inputs: int) -> Tensor:
+    names = (f"{prefix}gate_proj.{kind}", f"{prefix}up_proj.{kind}")
+    return torch.cat([source.read(name, config.intermediate_size, *inputs) for name in names])

@@ -1,0 +1,126 @@
+"""A device's command queue: one thread that runs commands in order, and the events that mark them done."""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from tt_hostmesh.errors import HostMeshError
+
+logger = logging.getLogger("vllm.tt.hostmesh.timeline")
+
+T = TypeVar("T")
+
+_ORPHAN_CHECK_S = 0.5
+
+
+class HostEvent(Generic[T]):
+    """Marks one command of a queue. Carries what the command returned, or what it raised.
+
+    `owner` is the object whose queue runs the command; an event means nothing to another mesh.
+    """
+
+    __slots__ = ("_done", "_error", "_value", "label", "owner")
+
+    def __init__(self, owner: object, label: str) -> None:
+        self.owner = owner
+        self.label = label
+        self._done = threading.Event()
+        self._value: T | None = None
+        self._error: BaseException | None = None
+
+    def done(self) -> bool:
+        return self._done.is_set()
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Block until the command has run. Raises what the command raised; TimeoutError after `timeout` seconds."""
+        if not self._done.wait(timeout):
+            raise TimeoutError(f"command {self.label!r} did not finish within {timeout} s")
+        if self._error is not None:
+            raise self._error
+
+    def result(self, timeout: float | None = None) -> T:
+        """Wait, then return what the command returned."""
+        self.wait(timeout)
+        return self._value  # type: ignore[return-value]
+
+    def _complete(self, value: T | None, error: BaseException | None) -> None:
+        self._value, self._error = value, error
+        self._done.set()
+
+
+class CommandQueue:
+    """Runs commands one after the other, in the order of submission, in a thread of its own.
+
+    The thread is not a daemon, so a command is never cut off half-way; `stop` ends it. Should the process end without
+    `stop`, the thread sees that the main thread is gone, says so and ends by itself instead of holding up the exit.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.busy_seconds = 0.0
+        self.executed = 0
+        self._commands: deque[tuple[Callable[[], object], HostEvent[object]]] = deque()
+        self._wake = threading.Condition()
+        self._running = False
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=False)
+        self._thread.start()
+
+    def submit(self, command: Callable[[], T], event: HostEvent[T]) -> HostEvent[T]:
+        """Queue `command`; `event` completes when it has run. Raises HostMeshError once stopped."""
+        with self._wake:
+            if self._stopping:
+                raise HostMeshError(f"{self.name} is closed: {event.label!r} cannot be queued")
+            self._commands.append((command, event))  # type: ignore[arg-type]
+            self._wake.notify_all()
+        return event
+
+    def finish(self) -> None:
+        """Block until the queue is empty and idle. Errors stay with their events."""
+        with self._wake:
+            self._wake.wait_for(lambda: not self._commands and not self._running)
+
+    def stop(self) -> None:
+        """Run what is queued, then end the thread. Safe to call again."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify_all()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        while (item := self._next()) is not None:
+            self._execute(*item)
+
+    def _next(self) -> tuple[Callable[[], object], HostEvent[object]] | None:
+        with self._wake:
+            self._running = False
+            self._wake.notify_all()
+            while not self._commands:
+                if self._stopping:
+                    return None
+                if not self._wake.wait(_ORPHAN_CHECK_S) and not threading.main_thread().is_alive():
+                    logger.error("The process is ending but %s was never closed: stopping its queue", self.name)
+                    self._stopping = True
+            self._running = True
+            return self._commands.popleft()
+
+    def _execute(self, command: Callable[[], object], event: HostEvent[object]) -> None:
+        started = time.perf_counter()
+        value: object = None
+        error: BaseException | None = None
+        try:
+            value = command()
+        except BaseException as caught:  # whatever it is belongs to the waiter, the queue goes on
+            logger.debug("Command %r failed: %s", event.label, caught)
+            error = caught
+        self.busy_seconds += time.perf_counter() - started
+        self.executed += 1
+        event._complete(value, error)  # pyright: ignore[reportPrivateUsage]
