@@ -19,8 +19,7 @@ def vllm():
     pytest.importorskip("vllm")
     from vllm.model_executor.models.registry import ModelRegistry
 
-    from tt_registry.vllm import register_models
-    from tt_registry.vllm._compat import registered_target
+    from tt_registry.vllm import register_models, registered_target
 
     before = dict(ModelRegistry.models)
     for name in [name for name in before if name.startswith("TT")]:
