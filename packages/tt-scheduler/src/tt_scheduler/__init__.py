@@ -1,10 +1,31 @@
 """Prefill/decode phases, decode interleave and lanes for accelerators that replay traces.
 
-The core needs the standard library only. `tt_scheduler.vllm` holds the adapters for vLLM.
+The core needs the standard library only. `tt_scheduler.vllm` holds the adapters for vLLM,
+`tt_scheduler.simulate` a simulator that runs the same policy objects.
 """
 
 from tt_scheduler.interleave import Interleave, InterleaveOptions
+from tt_scheduler.lanes import LaneLoad, least_loaded, share_tokens
 from tt_scheduler.phase import Demand, Phase
+from tt_scheduler.plan import Outcome, Pass, Step
 from tt_scheduler.policy import PhasePolicy
+from tt_scheduler.rows import LaneRows, NoFreeRow
+from tt_scheduler.target import Chunking, LatencyTarget
 
-__all__ = ["Demand", "Interleave", "InterleaveOptions", "Phase", "PhasePolicy"]
+__all__ = [
+    "Chunking",
+    "Demand",
+    "Interleave",
+    "InterleaveOptions",
+    "LaneLoad",
+    "LaneRows",
+    "LatencyTarget",
+    "NoFreeRow",
+    "Outcome",
+    "Pass",
+    "Phase",
+    "PhasePolicy",
+    "Step",
+    "least_loaded",
+    "share_tokens",
+]

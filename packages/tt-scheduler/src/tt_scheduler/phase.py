@@ -18,7 +18,7 @@ class Phase(Enum):
 class Demand:
     """What the requests of one scheduler could do next.
 
-    waiting:   requests that are not admitted yet, including those blocked on a grammar (count)
+    waiting:   requests not admitted yet that have a place to go to, including those blocked on a grammar (count)
     chunks:    admitted requests whose prompt is not completely scheduled (count)
     decodable: admitted requests that can take a decode step now (count)
     """
@@ -28,7 +28,7 @@ class Demand:
     decodable: int
 
     def __post_init__(self) -> None:
-        if min(self.waiting, self.chunks, self.decodable) < 0:
+        if self.waiting < 0 or self.chunks < 0 or self.decodable < 0:
             raise ValueError(f"a demand counts requests and cannot be negative: {self}")
 
     @property
@@ -42,3 +42,6 @@ class Demand:
 
     def __add__(self, other: Demand) -> Demand:
         return Demand(self.waiting + other.waiting, self.chunks + other.chunks, self.decodable + other.decodable)
+
+
+NO_DEMAND = Demand(0, 0, 0)

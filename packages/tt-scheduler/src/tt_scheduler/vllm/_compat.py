@@ -2,35 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from vllm.v1.core.sched.interface import PauseState
+from vllm.v1.core.sched.scheduler import Scheduler
+
 if TYPE_CHECKING:
-    from vllm.v1.core.sched.scheduler import Scheduler
     from vllm.v1.request import Request
 
+# `schedule()` passes over a running request whose `next_decode_eligible_step` lies ahead; meant for pipeline
+# parallelism, honoured for every request. It is what makes a pass see one phase only.
+CAN_DEFER_RUNNING = "next_decode_eligible_step" in Scheduler.schedule.__code__.co_names
+
 # 0.31 replaced `skipped_waiting` by `kv_holding_waiting`; what waits on a grammar stays in `waiting` since then.
-WAITING_QUEUES = ("waiting", "skipped_waiting", "kv_holding_waiting")
-# 0.31 split admission (`max_num_active_reqs`) from the size of the running list.
-RUNNING_LIMITS = ("max_num_running_reqs", "max_num_active_reqs")
+_WAITING_QUEUES = ("waiting", "skipped_waiting", "kv_holding_waiting")
 
 
-def count_waiting(scheduler: Scheduler) -> int:
-    """Requests that are not admitted, wherever this release keeps them."""
-    return sum(len(queue) for name in WAITING_QUEUES if (queue := getattr(scheduler, name, None)) is not None)
+def admission_limit(scheduler: Scheduler) -> str:
+    """Name of the attribute that ends admission. 0.31 split it from the size of the running list."""
+    return "max_num_active_reqs" if hasattr(scheduler, "max_num_active_reqs") else "max_num_running_reqs"
 
 
-def running_limits(scheduler: Scheduler) -> Sequence[str]:
-    """Names of the attributes that limit how many requests may run."""
-    return [name for name in RUNNING_LIMITS if hasattr(scheduler, name)]
+def count_running(scheduler: Scheduler) -> int:
+    """Requests that occupy a slot. A streaming session that waits for its next input still does."""
+    return len(scheduler.running) + scheduler.num_waiting_for_streaming_input
 
 
-def tokens_in_flight_end(request: Request) -> bool:
+def count_admissible(scheduler: Scheduler) -> int:
+    """Waiting requests that a pass could admit now, whatever queue this release keeps them in."""
+    if count_running(scheduler) >= getattr(scheduler, admission_limit(scheduler)):
+        return 0
+    if scheduler.pause_state is PauseState.UNPAUSED:
+        queues = [getattr(scheduler, name, ()) for name in _WAITING_QUEUES]
+        return sum(map(len, queues)) - scheduler.num_waiting_for_streaming_input
+    # A paused scheduler of 0.31 and later still admits requests that hold KV blocks.
+    return len(getattr(scheduler, "kv_holding_waiting", ()))
+
+
+def tokens_in_flight_end(request: Request, max_model_len: int) -> bool:
     """Whether the tokens already in flight are sure to finish the request, so that vLLM will not schedule it again.
 
-    Source: the async branch of `Scheduler.schedule`, unchanged in 0.24 to 0.33.
+    Source: the running loop of `Scheduler.schedule`, unchanged in 0.24 to 0.33.
     """
     placeholders = request.num_output_placeholders
-    return placeholders > 0 and (
-        request.num_computed_tokens + 2 - placeholders >= request.num_prompt_tokens + request.max_tokens
+    if not placeholders:
+        return False
+    computed = request.num_computed_tokens
+    return (
+        computed + 2 - placeholders >= request.num_prompt_tokens + request.max_tokens or computed >= max_model_len - 1
     )

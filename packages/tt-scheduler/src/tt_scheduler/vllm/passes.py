@@ -1,69 +1,106 @@
-"""One scheduling pass of vLLM's scheduler that sees only the requests of one phase."""
+"""One scheduling pass of vLLM's scheduler that works on the requests of one phase only."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.interface import PauseState
 
-from tt_scheduler.phase import Demand, Phase
+from tt_scheduler.phase import NO_DEMAND, Demand, Phase
+from tt_scheduler.plan import Outcome, Pass
 from tt_scheduler.vllm import _compat
+from tt_scheduler.vllm.carry import carry_over
 
 if TYPE_CHECKING:
-    from vllm.v1.core.sched.scheduler import Scheduler
+    from vllm.v1.core.sched.output import SchedulerOutput
 
 
-def demand_of(scheduler: Scheduler) -> Demand:
-    """Count what vLLM's scheduler could do next. O(running)."""
-    paused = scheduler.pause_state
-    if paused is PauseState.PAUSED_ALL:
-        return Demand(0, 0, 0)
-    chunks = decodable = 0
-    for request in scheduler.running:
-        if request.is_prefill_chunk:
-            chunks += 1
-        elif not _compat.tokens_in_flight_end(request):
-            decodable += 1
-    waiting = _compat.count_waiting(scheduler) if paused is PauseState.UNPAUSED else 0
-    return Demand(waiting, chunks, decodable)
+class PhasedScheduler(AsyncScheduler):
+    """vLLM's scheduler with two more methods: what its requests could do, and a pass of one phase.
 
-
-@contextmanager
-def only(scheduler: Scheduler, phase: Phase) -> Iterator[None]:
-    """Hide from one `schedule()` call what the phase may not see; restore it whatever happens.
-
-    Prefill: running decodes are taken out of `running` and the limit is lowered by their number.
-    Decode: unfinished prompts are taken out of `running`, and new admissions are paused.
+    AsyncScheduler is the base with asynchronous scheduling off as well: its placeholders are added when a token is
+    scheduled and taken away when it arrives, so between two synchronous steps there are none.
     """
-    if phase is Phase.EMPTY:
-        yield
-        return
-    before = list(scheduler.running)
-    keep_chunks = phase is Phase.PREFILL
-    hidden = {r.request_id for r in before if r.is_prefill_chunk is not keep_chunks}
-    scheduler.running = [r for r in before if r.request_id not in hidden]
-    limits = {name: getattr(scheduler, name) for name in _compat.running_limits(scheduler)}
-    pause = scheduler.pause_state
-    try:
-        for name, limit in limits.items():
-            setattr(scheduler, name, limit - len(hidden))
-        if phase is Phase.DECODE and pause is PauseState.UNPAUSED:
-            scheduler._pause_state = PauseState.PAUSED_NEW
-        yield
-    finally:
-        scheduler._pause_state = pause
-        for name, limit in limits.items():
-            setattr(scheduler, name, limit)
-        scheduler.running = _merge(before, hidden, scheduler.running)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not _compat.CAN_DEFER_RUNNING:
+            raise RuntimeError("this vLLM release has no next_decode_eligible_step: steps of one phase are impossible")
+        if self.connector is not None:
+            raise ValueError("kv_transfer_config is set: steps of one phase work without KV connectors only; remove it")
+        self._admission_limit = _compat.admission_limit(self)
+
+    def demand(self) -> Demand:
+        """Count what the requests could do next. O(running)."""
+        paused = self.pause_state
+        if paused is PauseState.PAUSED_ALL:
+            return NO_DEMAND
+        chunks = decodable = 0
+        for request in self.running:
+            if request.is_prefill_chunk:
+                chunks += 1
+            elif not _compat.tokens_in_flight_end(request, self.max_model_len):
+                decodable += 1
+        return Demand(_compat.count_admissible(self), chunks, decodable)
+
+    def run_pass(self, permit: Pass, throttle_prefills: bool = False) -> SchedulerOutput:
+        """One `schedule()` of vLLM within the permit. Requests of the other phase keep their place in `running`:
+        they can be preempted in vLLM's own order, and every count that vLLM takes is right."""
+        self._pass_over(prefill_chunks=permit.phase is not Phase.PREFILL)
+        with self._limited(permit):
+            return super().schedule(throttle_prefills)
+
+    def _pass_over(self, prefill_chunks: bool) -> None:
+        """Let the next `schedule()` pass over running requests of one kind. Lasts for that one call."""
+        after = self.current_step + 2
+        for request in self.running:
+            if request.is_prefill_chunk is prefill_chunks:
+                request.next_decode_eligible_step = after
+
+    @contextmanager
+    def _limited(self, permit: Pass) -> Iterator[None]:
+        """Lower vLLM's limits to the permit and restore them whatever happens."""
+        admissions = permit.max_admissions if permit.phase is Phase.PREFILL else 0
+        limit, budget = getattr(self, self._admission_limit), self.max_num_scheduled_tokens
+        bound = self.prefill_capacity_bound
+        if admissions is not None:
+            setattr(self, self._admission_limit, min(limit, _compat.count_running(self) + admissions))
+        if permit.max_tokens is not None:
+            self.max_num_scheduled_tokens = min(budget, permit.max_tokens)
+        try:
+            yield
+        finally:
+            setattr(self, self._admission_limit, limit)
+            self.max_num_scheduled_tokens = budget
+            if admissions == 0:
+                # A pass that may not admit says nothing about whether the waiting queue fits.
+                self.prefill_capacity_bound = bound
 
 
-def _merge(before: list, hidden: set[str], after: list) -> list:
-    """Former order for whoever is still running, newcomers at the end: vLLM preempts from the end."""
-    if not hidden:
-        return after
-    alive = {r.request_id for r in after}
-    known = {r.request_id for r in before}
-    stayed = [r for r in before if r.request_id in hidden or r.request_id in alive]
-    return stayed + [r for r in after if r.request_id not in known]
+class PassLog:
+    """The passes of one step on one scheduler. Whatever a pass drained travels with the one that is kept."""
+
+    def __init__(self, scheduler: PhasedScheduler) -> None:
+        self._scheduler = scheduler
+        self._scheduled_before = set(scheduler.prev_step_scheduled_req_ids)
+        self.output: SchedulerOutput | None = None
+        self.preempted = False
+
+    def run(self, permit: Pass, throttle_prefills: bool = False) -> Outcome:
+        if self.output is not None:
+            # The pass before scheduled nothing and must not count as a step of its own, or every running request
+            # would be sent with all its tokens again.
+            self._scheduler.prev_step_scheduled_req_ids.update(self._scheduled_before)
+        result = self._scheduler.run_pass(permit, throttle_prefills)
+        self.preempted = self.preempted or bool(result.preempted_req_ids)
+        self.output = result if self.output is None else carry_over(self.output, result)
+        return Outcome(result.total_num_scheduled_tokens, self.preempted)
+
+    def kept(self) -> SchedulerOutput:
+        """The output of the step. Raises RuntimeError when the policy made no pass at all."""
+        if self.output is None:
+            raise RuntimeError("the phase policy made no pass")
+        return self.output
