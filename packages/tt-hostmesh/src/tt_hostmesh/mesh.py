@@ -1,7 +1,7 @@
 """A mesh of software devices: shape, devices, submeshes and one command queue."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 from tt_hostmesh.errors import HostMeshError
 from tt_hostmesh.timeline import CommandQueue, HostEvent
@@ -21,10 +21,11 @@ class MeshShape(NamedTuple):
     @staticmethod
     def of(value: object) -> "MeshShape":
         """From any pair of positive ints. Raises HostMeshError otherwise."""
-        pair: tuple[object, ...] = tuple(value) if isinstance(value, Sequence) else ()
-        if len(pair) != 2 or not all(type(n) is int and n > 0 for n in pair):
+        pair = tuple(cast("Sequence[object]", value)) if isinstance(value, Sequence) else ()
+        counts = [n for n in pair if isinstance(n, int) and n > 0]
+        if len(pair) != 2 or len(counts) != 2:
             raise HostMeshError(f"mesh shape {value!r} is not a pair of positive numbers (rows, columns)")
-        return MeshShape(*pair)  # type: ignore[arg-type]
+        return MeshShape(*counts)
 
 
 class MeshParameters(NamedTuple):

@@ -34,10 +34,12 @@ class SamplingTable:
     def of(params: Any, rows: int) -> "SamplingTable":
         """From an object with the nine fields; a scalar field counts for all rows."""
 
+        def raw(name: str) -> list[Any]:
+            value: Any = getattr(params, name)
+            return list(value) if isinstance(value, list) else [value] * rows  # pyright: ignore[reportUnknownArgumentType]
+
         def column(name: str, neutral: Any) -> list[Any]:
-            value = getattr(params, name)
-            values = list(value) if isinstance(value, (list, tuple)) else [value] * rows
-            return [neutral if item is None else item for item in values]
+            return [neutral if item is None else item for item in raw(name)]
 
         temperature = torch.tensor(column("temperature", 0.0), dtype=torch.float32)
         top_k = torch.tensor(column("top_k", 1), dtype=torch.int64)
@@ -45,7 +47,7 @@ class SamplingTable:
         repetition = torch.tensor(column("repetition_penalty", 1.0), dtype=torch.float32)
         top_k = torch.where((top_k < 1) | (top_k > MAX_TOP_K), MAX_TOP_K, top_k)
         greedy = temperature == 0
-        seeds = params.seed if isinstance(params.seed, (list, tuple)) else [params.seed] * rows
+        seeds = raw("seed")
         return SamplingTable(
             temperature=torch.where(greedy, 1.0, temperature),
             top_k=torch.where(greedy, 1, top_k),
@@ -128,7 +130,7 @@ def uniforms(table: SamplingTable, positions: Tensor, generator: torch.Generator
     A seeded row's number depends on nothing else: not on its row, the batch or the phase.
     """
     draws = torch.rand(len(positions), generator=generator, dtype=torch.float64)
-    hashed = torch.from_numpy(_hash(table.seed.numpy(), positions.numpy()))
+    hashed = torch.as_tensor(_hash(table.seed.numpy(), positions.numpy()))
     return torch.where(table.seeded, hashed, draws)
 
 

@@ -55,7 +55,8 @@ class CommandQueue:
     """Runs commands one after the other, in the order of submission, in a thread of its own.
 
     The thread is not a daemon, so a command is never cut off half-way; `stop` ends it. Should the process end without
-    `stop`, the thread sees that the main thread is gone, says so and ends by itself instead of holding up the exit.
+    `stop`, the thread sees that the main thread is gone and ends by itself: the interpreter waits for it before it runs
+    exit handlers, which are where a mesh may be closed.
     """
 
     def __init__(self, name: str) -> None:
@@ -107,7 +108,7 @@ class CommandQueue:
                 if self._stopping:
                     return None
                 if not self._wake.wait(_ORPHAN_CHECK_S) and not threading.main_thread().is_alive():
-                    logger.error("The process is ending but %s was never closed: stopping its queue", self.name)
+                    logger.info("The process is ending: %s stops", self.name)
                     self._stopping = True
             self._running = True
             return self._commands.popleft()

@@ -1,16 +1,18 @@
 """One decode call, as its command finds it in the device thread."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
+
+from tt_hostmesh.sampling import SamplingTable
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeCall:
     """Private copies of a call's inputs and its commands.
 
-    tokens, start_pos: int64 [B]; page_table: int64 [B, W], lane-local ids; sampling: None = logits to the host.
+    tokens, start_pos: int64 [B]; page_table: int64 [B, W], lane-local ids; sampled: tokens are wanted, not
+    logits; sampling: the parameters, if this call brings them.
     The four reload commands are those of protocol v1, reset_batch that of the legacy one.
     """
 
@@ -18,7 +20,8 @@ class DecodeCall:
     start_pos: Tensor
     page_table: Tensor
     traced: bool
-    sampling: Any = None
+    sampled: bool
+    sampling: SamplingTable | None = None
     prompt_tokens: Tensor | None = None
     output_tokens: Tensor | None = None
     slot_remap: Tensor | None = None

@@ -6,7 +6,7 @@ import torch
 
 from tt_hostmesh.adapter.decode import DecodeCall
 from tt_hostmesh.adapter.resident import Resident
-from tt_hostmesh.sampling import SamplingTable, TokenCounts
+from tt_hostmesh.sampling import TokenCounts
 
 
 class Protocol(Enum):
@@ -41,7 +41,7 @@ def _stage_v1(state: Resident, call: DecodeCall, vocab_size: int) -> None:
     elif call.reload_page_table:
         state.page_table = call.page_table
     if call.reload_sampling_params:
-        state.sampling = SamplingTable.of(call.sampling, state.rows)
+        state.sampling = call.sampling
     if call.reset_sampling_state:
         state.counts = _fresh_counts(state, call, vocab_size)
 
@@ -52,7 +52,7 @@ def _stage_legacy(state: Resident, call: DecodeCall, vocab_size: int) -> None:
     On reset a row whose device position is the host's or one ahead keeps its device token and position: the host may
     be one step behind.
     """
-    if not call.traced or call.sampling is None or not state.tokens_valid:
+    if not call.traced or not call.sampled or not state.tokens_valid:
         state.load(call.tokens, call.start_pos, call.page_table)
     elif call.reset_batch:
         ahead = state.positions - call.start_pos
@@ -63,7 +63,7 @@ def _stage_legacy(state: Resident, call: DecodeCall, vocab_size: int) -> None:
     else:
         state.page_table = call.page_table
     if call.sampling is not None:
-        state.sampling = SamplingTable.of(call.sampling, state.rows)
+        state.sampling = call.sampling
         if call.reset_batch:
             state.counts = _fresh_counts(state, call, vocab_size)
 

@@ -1,5 +1,6 @@
 """What lives on the device between two decode steps."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -40,9 +41,9 @@ class Resident:
         self.tokens, self.positions, self.page_table = tokens, positions, page_table
         self.tokens_valid = True
 
-    def forget_rows(self, rows: list[int]) -> None:
+    def forget_rows(self, rows: Sequence[int]) -> None:
         """A prefill took these rows: their token and position belong to somebody else now."""
-        self.positions[torch.tensor(rows)] = NOBODY
+        self.positions[torch.tensor(list(rows))] = NOBODY
 
     def permute(self, remap: Tensor) -> None:
         """Row i takes the state now in row remap[i]."""

@@ -63,8 +63,8 @@ def _rope(hf_config: Any) -> dict[str, Any]:
 
     transformers 5 keeps all in `rope_parameters`; before, `rope_theta` and `rope_scaling` (with `type` or `rope_type`).
     """
-    given = getattr(hf_config, "rope_parameters", None) or getattr(hf_config, "rope_scaling", None) or {}
-    rope = dict(given)
+    given: Any = getattr(hf_config, "rope_parameters", None) or getattr(hf_config, "rope_scaling", None)
+    rope: dict[str, Any] = dict(given) if given else {}
     rope.setdefault("rope_type", rope.pop("type", "default"))
     rope.setdefault("rope_theta", getattr(hf_config, "rope_theta", None) or 10000.0)
     return rope

@@ -115,7 +115,8 @@ class LlamaCompute:
         config = self.config
         normed = F.rms_norm(hidden, (config.hidden_size,), layer.input_norm, config.rms_norm_eps)
         qkv = F.linear(normed, layer.qkv, layer.qkv_bias)
-        rotate(qkv[:, : config.q_size + config.kv_size].unflatten(-1, (-1, config.head_dim)), rotation)
+        turning = qkv[:, : config.q_size + config.kv_size]
+        rotate(turning.view(len(qkv), -1, config.head_dim), rotation)
         mixed = attend(index, qkv[:, : config.q_size], qkv[:, config.q_size :])
         hidden = hidden + F.linear(mixed, layer.output, layer.output_bias)
         normed = F.rms_norm(hidden, (config.hidden_size,), layer.post_norm, config.rms_norm_eps)

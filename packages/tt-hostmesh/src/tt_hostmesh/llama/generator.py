@@ -21,7 +21,7 @@ class LlamaForCausalLM(HostGenerator):
     def initialize_vllm_model(
         cls,
         hf_config: Any,
-        mesh_device: HostMesh,
+        mesh_device: Any,
         max_batch_size: int,
         *,
         max_seq_len: int,

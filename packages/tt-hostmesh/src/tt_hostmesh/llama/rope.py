@@ -42,7 +42,7 @@ def interleave(weight: Tensor, head_dim: int) -> Tensor:
 
 def rotate(heads: Tensor, rotation: Tensor) -> None:
     """Rotate `heads`, float32 [tokens, heads, head_dim], in place by `rotation`, complex64 [tokens, head_dim / 2]."""
-    pairs = torch.view_as_complex(heads.unflatten(-1, (-1, 2)))
+    pairs = torch.view_as_complex(heads.view(*heads.shape[:-1], -1, 2))
     pairs.mul_(rotation[:, None])
 
 

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -52,7 +53,7 @@ class Checkpoint:
         """The tensor in the wanted dtype. Raises KeyError if it is missing, ValueError for a wrong shape."""
         if name not in self._files:
             raise KeyError(f"{self._directory} has no tensor {name!r}")
-        with safe_open(self._files[name], framework="pt") as handle:
+        with _open(self._files[name]) as handle:
             tensor: Tensor = handle.get_tensor(name)
         if tuple(tensor.shape) != shape:
             raise ValueError(f"{name} has shape {tuple(tensor.shape)}, the configuration says {shape}")
@@ -69,8 +70,13 @@ class Checkpoint:
                 f"{self._directory} holds neither model.safetensors nor model.safetensors.index.json: "
                 "the host mesh serves local Hugging Face directories with safetensors only"
             )
-        with safe_open(single, framework="pt") as handle:
-            return dict.fromkeys(handle.keys(), single)
+        with _open(single) as handle:
+            names: list[str] = list(handle.keys())
+        return dict.fromkeys(names, single)
+
+
+def _open(file: Path) -> Any:
+    return safe_open(file, framework="pt")
 
 
 def load_weights(directory: str | Path, config: LlamaConfig) -> LlamaWeights:

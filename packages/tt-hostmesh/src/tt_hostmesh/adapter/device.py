@@ -1,0 +1,119 @@
+"""A model's half of a step that runs in the device thread."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tt_hostmesh.adapter.compute import Compute, KVLayout, PrefillRow
+from tt_hostmesh.adapter.decode import DecodeCall
+from tt_hostmesh.adapter.lanes import Placement
+from tt_hostmesh.adapter.protocol import Protocol, stage
+from tt_hostmesh.adapter.readback import Result
+from tt_hostmesh.adapter.resident import Resident
+from tt_hostmesh.errors import HostMeshError
+from tt_hostmesh.sampling import SamplingTable, TokenCounts, sample
+
+WARMUP_TOKENS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillCall:
+    """One prefill. slots: the rows' state slots; sampling: None = logits to the host."""
+
+    rows: Sequence[PrefillRow]
+    slots: Sequence[int]
+    sampling: SamplingTable | None
+
+
+class DeviceSide:
+    """Weights, cache, resident inputs and sampler of one model. Every method is a command of the mesh's queue."""
+
+    def __init__(self, compute: Compute, placement: Placement, protocol: Protocol) -> None:
+        self.compute = compute
+        self._placement = placement
+        self._protocol = protocol
+        self._resident = Resident(placement.max_batch_size)
+        self._generator = torch.Generator()
+        self._generator.seed()
+        self.offsets = torch.zeros(placement.max_batch_size, 1, dtype=torch.int64)
+        """int64 [B, 1]: what turns a row's lane-local block ids into ids of the common pool."""
+
+    def allocate(self, layout: KVLayout, num_layers: int) -> object:
+        self.offsets = self._placement.pool_offsets(layout.num_blocks)
+        return self.compute.allocate(layout, num_layers)
+
+    def warm_prefill(self) -> None:
+        """A prefill into block 0. Whatever was resident is gone."""
+        length = min(WARMUP_TOKENS, self._placement.max_seq_len)
+        zeros = torch.zeros(length, dtype=torch.int64)
+        self.compute.prefill([PrefillRow(zeros, 0, zeros)])
+        self._resident.clear()
+
+    def warm_decode(self, width: int) -> None:
+        """A decode of all rows at position 0 of block 0. Whatever was resident is gone."""
+        zeros = torch.zeros(self._placement.max_batch_size, dtype=torch.int64)
+        self.compute.decode(zeros, zeros, self.offsets.expand(-1, width))
+        self._resident.clear()
+
+    def prefill(self, call: PrefillCall) -> Tensor | tuple[Tensor, Tensor]:
+        """Logits float32 [n, 1, vocab], or (tokens int64 [n, 1], logprobs float32 [n])."""
+        logits = self.compute.prefill(call.rows)
+        self._resident.forget_rows(call.slots)
+        if call.sampling is None:
+            return logits[:, None]
+        counts = self._prompt_counts(call.rows) if call.sampling.penalised else None
+        ends = torch.tensor([len(row.tokens) for row in call.rows])
+        sampled, logprobs = sample(logits, call.sampling, ends, counts, self._generator)
+        return sampled[:, None], logprobs
+
+    def decode(self, call: DecodeCall) -> Result:
+        """(tokens int32 [B], logprobs float32 [B]) or (logits float32 [B, 1, vocab], None); padding rows are 0."""
+        state = self._resident
+        stage(self._protocol, state, call, self.compute.vocab_size)
+        if state.page_table is None:
+            raise HostMeshError("the first decode step loaded no inputs: there is nothing on the device")
+        live = (state.positions >= 0).nonzero()[:, 0]
+        if not len(live):
+            return self._nothing(call.sampled)
+        blocks = state.page_table[live] + self.offsets[live]
+        logits = self.compute.decode(state.tokens[live], state.positions[live], blocks)
+        if call.sampled:
+            return self._sample(logits, live)
+        state.advance(live, None)
+        return _spread(logits[:, None], live, state.rows), None
+
+    def _sample(self, logits: Tensor, live: Tensor) -> Result:
+        state = self._resident
+        if state.sampling is None:
+            raise HostMeshError("the first device-sampled step loaded no sampling parameters")
+        counts = None if state.counts is None else state.counts.take(live)
+        table = state.sampling.take(live)
+        sampled, logprobs = sample(logits, table, state.positions[live] + 1, counts, self._generator)
+        if state.counts is not None:
+            state.counts.add(live, sampled)
+        state.advance(live, sampled)
+        out = torch.ones(state.rows)
+        out[live] = logprobs
+        return _spread(sampled.int(), live, state.rows), out
+
+    def _nothing(self, sampled: bool) -> Result:
+        rows = self._resident.rows
+        if sampled:
+            return torch.zeros(rows, dtype=torch.int32), torch.ones(rows)
+        return torch.zeros(rows, 1, self.compute.vocab_size), None
+
+    def _prompt_counts(self, rows: Sequence[PrefillRow]) -> TokenCounts:
+        """A prefill is not told what was prompt and what was generated: all of it counts as prompt."""
+        history = torch.nn.utils.rnn.pad_sequence([row.tokens for row in rows], batch_first=True, padding_value=-1)
+        return TokenCounts.of(history, None, self.compute.vocab_size)
+
+
+def _spread(values: Tensor, rows: Tensor, total: int) -> Tensor:
+    """`values` of `rows` placed among `total` rows, zeros elsewhere."""
+    if len(rows) == total:
+        return values
+    out = torch.zeros(total, *values.shape[1:], dtype=values.dtype)
+    out[rows] = values
+    return out
