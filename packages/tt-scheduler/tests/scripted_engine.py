@@ -38,7 +38,9 @@ class _Stub(torch.nn.Module):
     def embed_input_ids(self, input_ids: Any) -> Any:
         return input_ids
 
-    def forward(self, input_ids: Any, positions: Any, intermediate_tensors: Any = None, inputs_embeds: Any = None) -> Any:
+    def forward(
+        self, input_ids: Any, positions: Any, intermediate_tensors: Any = None, inputs_embeds: Any = None
+    ) -> Any:
         return input_ids
 
     def compute_logits(self, hidden_states: Any) -> Any:
@@ -156,8 +158,16 @@ def make_scheduler(cls: type, config: VllmConfig, num_blocks: int = 1000, log_st
     )
 
 
-def make_request(name: str, prompt: list[int], max_tokens: int, *, priority: int = 0, arrival: float = 0.0,
-                 structured: bool = False, cached: bool = False) -> Request:
+def make_request(
+    name: str,
+    prompt: list[int],
+    max_tokens: int,
+    *,
+    priority: int = 0,
+    arrival: float = 0.0,
+    structured: bool = False,
+    cached: bool = False,
+) -> Request:
     init_none_hash(sha256)
     params = SamplingParams(
         max_tokens=max_tokens,
@@ -220,8 +230,16 @@ class ScriptedWorker:
         phase = self._phase(output, prefill)
         sampled = [self._compute(r, n) for r, n in output.num_scheduled_tokens.items()]
         self._check_blocks(output)
-        self.steps.append(StepRecord(phase, dict(output.num_scheduled_tokens), set(output.finished_req_ids),
-                                     set(output.preempted_req_ids or ()), resumed, admitted))
+        self.steps.append(
+            StepRecord(
+                phase,
+                dict(output.num_scheduled_tokens),
+                set(output.finished_req_ids),
+                set(output.preempted_req_ids or ()),
+                resumed,
+                admitted,
+            )
+        )
         ids = list(output.num_scheduled_tokens)
         return ModelRunnerOutput(
             req_ids=ids,
@@ -236,8 +254,9 @@ class ScriptedWorker:
         for new in output.scheduled_new_reqs:
             if new.req_id in self.held:
                 raise WorkerError(f"{new.req_id} is new and known")
-            self.held[new.req_id] = Held(list(new.prompt_token_ids), list(new.block_ids[0]), new.num_computed_tokens,
-                                         lane_of.get(new.req_id, 0))
+            self.held[new.req_id] = Held(
+                list(new.prompt_token_ids), list(new.block_ids[0]), new.num_computed_tokens, lane_of.get(new.req_id, 0)
+            )
         cached = output.scheduled_cached_reqs
         for index, request_id in enumerate(cached.req_ids):
             if request_id in cached.resumed_req_ids:

@@ -5,7 +5,7 @@ The core needs the standard library only. `tt_scheduler.vllm` holds the adapters
 """
 
 from tt_scheduler.interleave import Interleave, InterleaveOptions
-from tt_scheduler.lanes import LaneLoad, least_loaded, share_tokens
+from tt_scheduler.lanes import LaneLoad, lane_permits, least_loaded
 from tt_scheduler.phase import Demand, Phase
 from tt_scheduler.plan import Outcome, Pass, Step
 from tt_scheduler.policy import PhasePolicy
@@ -26,6 +26,6 @@ __all__ = [
     "Phase",
     "PhasePolicy",
     "Step",
+    "lane_permits",
     "least_loaded",
-    "share_tokens",
 ]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tt_scheduler.phase import Demand
+from tt_scheduler.plan import Pass
 
 # A waiting request stands for a whole prompt, a running one for a token a step.
 WAITING_WEIGHT = 4
@@ -34,13 +35,14 @@ def least_loaded(loads: Sequence[LaneLoad]) -> int:
     return min(range(len(loads)), key=lambda lane: loads[lane].score)
 
 
-def share_tokens(tokens: int, demands: Sequence[Demand], quantum: int) -> list[int | None]:
-    """Divide a step's prompt tokens evenly among the lanes that have prefill work, in multiples of `quantum`.
+def lane_permits(permit: Pass, demands: Sequence[Demand], preempted: Sequence[bool], quantum: int) -> list[Pass]:
+    """One lane's part of a step's permit, lane by lane.
 
-    Each such lane gets one quantum at least, so that no lane starves. A lane without prefill work gets None.
+    All lanes share the phase. A limit on prompt tokens is divided evenly among the lanes that have prefill work, in
+    multiples of `quantum` and one quantum at least, so that no lane starves. A lane that preempted earlier in the
+    step admits nobody; the others are not held back by it.
     """
     takers = sum(demand.prefillable for demand in demands)
-    if not takers:
-        return [None] * len(demands)
-    share = max(tokens // takers // quantum, 1) * quantum
-    return [share if demand.prefillable else None for demand in demands]
+    if permit.max_tokens is not None and takers:
+        permit = replace(permit, max_tokens=max(permit.max_tokens // takers // quantum, 1) * quantum)
+    return [permit.closed() if closed else permit for closed in preempted]

@@ -8,6 +8,7 @@ from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.scheduler import Scheduler
 
 if TYPE_CHECKING:
+    from vllm.config import SchedulerConfig
     from vllm.v1.request import Request
 
 # `schedule()` passes over a running request whose `next_decode_eligible_step` lies ahead; meant for pipeline
@@ -21,6 +22,14 @@ _WAITING_QUEUES = ("waiting", "skipped_waiting", "kv_holding_waiting")
 def admission_limit(scheduler: Scheduler) -> str:
     """Name of the attribute that ends admission. 0.31 split it from the size of the running list."""
     return "max_num_active_reqs" if hasattr(scheduler, "max_num_active_reqs") else "max_num_running_reqs"
+
+
+def divide_rows(config: SchedulerConfig, lanes: int) -> None:
+    """Turn the limits of all lanes into those of one. 0.31 added `max_num_active_seqs`."""
+    config.max_num_seqs //= lanes
+    active = getattr(config, "max_num_active_seqs", None)
+    if active is not None:
+        config.max_num_active_seqs = max(1, active // lanes)
 
 
 def count_running(scheduler: Scheduler) -> int:
