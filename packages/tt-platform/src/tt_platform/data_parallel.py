@@ -105,6 +105,24 @@ def check_groups(groups: Sequence[DeviceGroup], ranks: int) -> None:
         )
 
 
+def check_device_ids(groups: Sequence[str], device_ids: Sequence[int] | None) -> None:
+    """``--device-ids`` may only repeat what was found.
+
+    Args:
+        groups: the groups in rank order, each as a comma-joined list of chip ids.
+        device_ids: the operator's list for all ranks together; None when it was not given.
+
+    Raises:
+        DataParallelError: it names other chips, or the same in another order.
+    """
+    found = ",".join(groups)
+    if device_ids is not None and ",".join(map(str, device_ids)) != found:
+        raise DataParallelError(
+            f"--device-ids {','.join(map(str, device_ids))} is not supported on Tenstorrent: allowed {found}; "
+            "remove it: the chips of a rank follow from MESH_DEVICE"
+        )
+
+
 def visible_devices_of_rank(
     groups: Sequence[str], local_rank: int, assigned: Sequence[int] | None, environ: Mapping[str, str]
 ) -> str | None:
@@ -113,23 +131,26 @@ def visible_devices_of_rank(
     Args:
         groups: the stored groups, each as a comma-joined list of chip ids; empty when there was no discovery.
         local_rank: rank of this process on its host.
-        assigned: chips that vLLM assigned to the rank (``--device-ids``), or None.
+        assigned: chips of ``--device-ids``, when there are no groups; None when it was not given.
         environ: environment of the process.
 
     Raises:
-        DataParallelError: the rank has no group, or vLLM assigned other chips than the group.
+        DataParallelError: the rank has no group, or ``--device-ids`` and TT_VISIBLE_DEVICES name different chips.
     """
-    if not groups:
-        return ",".join(map(str, assigned)) if assigned else environ.get(VISIBLE_VARIABLE)
-    if not 0 <= local_rank < len(groups):
+    if groups:
+        if 0 <= local_rank < len(groups):
+            return groups[local_rank]
         raise DataParallelError(
             f"Data-parallel rank {local_rank} has no chips: {len(groups)} groups were found; "
             "start as many ranks as there are groups"
         )
-    group = groups[local_rank]
-    if assigned and ",".join(map(str, assigned)) != group:
+    if not assigned:
+        return None
+    chips = ",".join(map(str, assigned))
+    inherited = environ.get(VISIBLE_VARIABLE, "").strip()
+    if inherited and not set(chips.split(",")) <= set(inherited.replace(" ", "").split(",")):
         raise DataParallelError(
-            f"--device-ids gives rank {local_rank} the chips {','.join(map(str, assigned))}, but its mesh is {group}: "
-            "remove --device-ids; the chips of a rank follow from MESH_DEVICE"
+            f"--device-ids {chips} is outside of {VISIBLE_VARIABLE}={inherited}: allowed a part of it; "
+            "remove one of the two"
         )
-    return group
+    return chips

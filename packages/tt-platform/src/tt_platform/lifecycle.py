@@ -16,11 +16,19 @@ from types import FrameType, TracebackType
 from tt_platform.fabric import DISABLED, check_fabric_name, fabric_arguments
 from tt_platform.mesh import Grid, choose_grid
 from tt_platform.options import TTOptions
+from tt_platform.presence import GIVEN_BACK
 from tt_platform.runtime import MeshDevice, Runtime
 
 logger = logging.getLogger("vllm.tt.lifecycle")
 
 DEFAULT_TRACE_REGION_SIZE = 50_000_000  # bytes, when steps are traced
+
+
+def trace_region_size(options: TTOptions) -> int | None:
+    """Bytes to keep for traces; None when nothing is traced, whatever size was asked for."""
+    if options.trace_mode == "none":
+        return None
+    return DEFAULT_TRACE_REGION_SIZE if options.trace_region_size is None else options.trace_region_size
 
 
 class SessionError(RuntimeError):
@@ -98,6 +106,7 @@ class DeviceSession:
             self._watch_for_exit(undo)
             self._undo = undo.pop_all()
             self._mesh = mesh
+        GIVEN_BACK.clear()
         return mesh
 
     def before_close(self, callback: Callable[[], object]) -> None:
@@ -118,9 +127,13 @@ class DeviceSession:
         with self._lock:
             undo, self._undo = self._undo, None
             self._mesh = None
-        if undo is not None:
+        if undo is None:
+            return
+        try:
             undo.close()
-            logger.info("Closed the device mesh")
+        finally:
+            GIVEN_BACK.set()
+        logger.info("Closed the device mesh")
 
     def __enter__(self) -> MeshDevice:
         return self.open()
@@ -146,14 +159,11 @@ class DeviceSession:
 
     def _open_mesh(self, undo: ExitStack, grid: Grid) -> MeshDevice:
         options = self._options
-        trace_region = options.trace_region_size
-        if trace_region is None and options.trace_mode != "none":
-            trace_region = DEFAULT_TRACE_REGION_SIZE
         logger.info("Attempting to open mesh device with grid shape %s", grid)
         mesh = self._runtime.open_mesh_device(
             grid,
             dispatch_core_axis=options.dispatch_core_axis,
-            trace_region_size=None if options.trace_mode == "none" else trace_region,
+            trace_region_size=trace_region_size(options),
             worker_l1_size=options.worker_l1_size,
             l1_small_size=options.l1_small_size,
         )

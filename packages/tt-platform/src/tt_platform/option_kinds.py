@@ -123,12 +123,13 @@ class Text:
         return self.what
 
     def check(self, name: str, value: object) -> object:
-        if self.many and isinstance(value, (list, tuple)):
-            names = tuple(cast("list[object]", value))
+        given: object = value
+        if isinstance(given, str) and given:
+            return given
+        if self.many and isinstance(given, (list, tuple)):
+            names = tuple(cast("list[object]", given))
             if names and all(isinstance(item, str) and item for item in names):
                 return names
-        elif isinstance(value, str) and value:
-            return value
         raise OptionError(name, value, self.allowed)
 
 

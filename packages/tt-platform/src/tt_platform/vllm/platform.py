@@ -10,6 +10,7 @@ from vllm.platforms.interface import Platform, PlatformEnum
 
 from tt_platform.admission import refuse_request
 from tt_platform.options import TTOptions
+from tt_platform.presence import GIVEN_BACK
 from tt_platform.rules import settle
 from tt_platform.vllm._compat import request_error
 from tt_platform.vllm.activate import pin_v1_runner
@@ -17,6 +18,7 @@ from tt_platform.vllm.apply import apply_changes, log_findings, prefix_architect
 from tt_platform.vllm.device import check_device
 from tt_platform.vllm.facts import config_facts
 from tt_platform.vllm.models import ServedModel, register_architectures, served_model
+from tt_platform.vllm.ranks import resolve_rank_groups
 from tt_platform.vllm.requests import request_facts
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ class TTPlatform(Platform):
     @classmethod
     def pre_register_and_update(cls, parser: Any = None) -> None:
         """Runs before arguments are parsed and before a configuration is built."""
+        GIVEN_BACK.clear()
         pin_v1_runner(os.environ)
         register_architectures()
 
@@ -56,6 +59,12 @@ class TTPlatform(Platform):
         log_findings(settled.findings)
         apply_changes(vllm_config, settled.changes)
         prefix_architectures(vllm_config)
+        resolve_rank_groups(vllm_config)
+
+    @classmethod
+    def device_id_to_physical_device_id(cls, device_id: int) -> int:
+        """A rank, not a chip: how many chips a rank has is known to the stored groups, which the worker binds."""
+        return device_id
 
     @classmethod
     def validate_request(cls, processed_inputs: Any, params: Any) -> None:
@@ -108,6 +117,15 @@ class TTPlatform(Platform):
     @classmethod
     def check_runner_kv_caches_multi_layer(cls) -> None:
         """The KV cache belongs to the model; layers that share an index do not collide."""
+
+    def is_cpu(self) -> bool:
+        """False while there is a device; True once the engine of this process has closed it.
+
+        The last step of vLLM's shutdown empties the caches of torch's accelerator unless the platform is a CPU. torch
+        has no accelerator here, so that step would raise and print an error after every clean end. At that moment the
+        host is all that is left.
+        """
+        return GIVEN_BACK.is_set()
 
     def uses_host_device_handling(self) -> bool:
         """torch has no device named tt, so vLLM leaves DeviceConfig.device unset."""
