@@ -82,3 +82,13 @@ def test_a_broken_stamp_counts_as_none(tmp_path: Path) -> None:
     environment = bootstrap.Environment(tmp_path)
     environment.stamp.write_text("{")
     assert environment.made() == {}
+
+
+def test_uv_uses_the_index_and_the_certificate_of_pip_and_links_within_a_disk() -> None:
+    config = ":env:.cert='/etc/ca.crt'\n:env:.find-links='/srv'\nglobal.index-url='https://index.example/simple'\n"
+    assert bootstrap.uv_settings(config, same_disk=True) == {
+        "UV_DEFAULT_INDEX": "https://index.example/simple",
+        "SSL_CERT_FILE": "/etc/ca.crt",
+        "UV_LINK_MODE": "hardlink",
+    }
+    assert bootstrap.uv_settings("", same_disk=False) == {}

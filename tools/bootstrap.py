@@ -15,6 +15,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -93,12 +94,28 @@ def run(command: Command) -> None:
     return None
 
 
-def link_mode(uv: str) -> tuple[tuple[str, str], ...]:
-    """Hard links from uv's cache when it is on the same file system: a second environment then costs no disk."""
+def uv_settings(pip_config: str, *, same_disk: bool) -> dict[str, str]:
+    """Variables for uv: the index and certificate that pip is configured with, hard links from a cache on this disk.
+
+    ``pip_config``: what ``pip config list`` prints. A second environment costs no disk when its files are hard links.
+    """
+    known = dict(re.findall(r"^(?:global|install|:env:)\.(index-url|cert)='(.*)'$", pip_config, re.MULTILINE))
+    names = {"index-url": "UV_DEFAULT_INDEX", "cert": "SSL_CERT_FILE"}
+    settings = {names[key]: value for key, value in known.items()}
+    return {**settings, "UV_LINK_MODE": "hardlink"} if same_disk else settings
+
+
+def set_up_uv(uv: str, python: str) -> None:
+    """Puts the settings into this process's environment, which all tools inherit; what the user has set wins."""
+    pip_config = subprocess.run(
+        [python, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
+    ).stdout
     cache = Path(subprocess.run([uv, "cache", "dir"], capture_output=True, text=True, check=True).stdout.strip())
     cache.mkdir(parents=True, exist_ok=True)
-    same = cache.stat().st_dev == ROOT.stat().st_dev
-    return (("UV_LINK_MODE", "hardlink"),) if same and "UV_LINK_MODE" not in os.environ else ()
+    same_disk = cache.stat().st_dev == ROOT.stat().st_dev
+    os.environ.update(
+        {name: value for name, value in uv_settings(pip_config, same_disk=same_disk).items() if name not in os.environ}
+    )
 
 
 def create(environment: Environment, *, uv: str | None) -> None:
@@ -141,8 +158,7 @@ def install_torch(environment: Environment, release: compat.Release, uv: str, to
         return
     choice = torch_choice.find(uv, tools.python, release.torch)
     with step(choice.says):
-        argv = (uv, "pip", "install", "--quiet", "--python", environment.python, *choice.arguments)
-        run(Command(argv, link_mode(uv)))
+        run(Command((uv, "pip", "install", "--quiet", "--python", environment.python, *choice.arguments)))
 
 
 def wheel_of(release: compat.Release, target: install_vllm.Target) -> Path:
@@ -159,11 +175,11 @@ def install_rest(target: install_vllm.Target, release: compat.Release, wheel: Pa
     """vLLM, its dependencies, our packages and, for ``dev``, the test tools: one resolution, so that they agree."""
     tools = ("--group", f"{ROOT / 'pyproject.toml'}:dev") if dev else ()
     wanted = [*install_vllm.requirements(release, target, wheel), *workspace(), *tools]
-    says = f"vLLM {release.vllm}, this workspace, their dependencies{' and the test tools' if dev else ''} (400 MB)"
+    says = f"vLLM {release.vllm}, this workspace, their dependencies{' and the test tools (300 MB)' if dev else ' (250 MB)'}"
     with tempfile.TemporaryDirectory() as folder, step(says):
         excluded = Path(folder) / "excludes.txt"
         excluded.write_text("\n".join(install_vllm.excludes(target)) + "\n")
-        run(Command(install_vllm.install_command(target, wanted, excluded).argv, link_mode(target.uv)))
+        run(install_vllm.install_command(target, wanted, excluded))
 
 
 def bootstrap(release: compat.Release, default: compat.Release, *, dev: bool) -> Environment:
@@ -179,6 +195,7 @@ def bootstrap(release: compat.Release, default: compat.Release, *, dev: bool) ->
     began = time.monotonic()
     print(f"setting up vLLM {release.vllm} in {environment.folder}", flush=True)
     uv = ensure_uv(tools)
+    set_up_uv(uv, tools.python)
     create(environment, uv=uv)
     install_torch(environment, release, uv, tools)
     target = install_vllm.inspect(environment.python, uv)
