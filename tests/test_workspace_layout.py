@@ -100,7 +100,9 @@ def test_no_source_file_has_grown_to_two_nouns() -> None:
     assert [str(path) for path in sources if len((ROOT / path).read_text().splitlines()) > CORE_LINES] == []
 
 
-def test_nothing_puts_a_stand_in_for_a_foreign_module_into_sys_modules() -> None:
-    written = re.compile(r"sys\.modules\[[^]]*\]\s*=(?!=)\s*(?!None)|sys\.modules\.(?:setdefault|update)|MagicMock")
+def test_nothing_stands_in_for_ttnn_torch_or_vllm_in_sys_modules() -> None:
+    """Blocking one (``= None``) is fine; a fake one answers what nobody asked it."""
+    foreign = r"""["'](?:ttnn|torch|vllm)["'.]"""
+    fakes = rf"sys\.modules\[{foreign}[^]]*\]\s*=(?!\s*None|=)|sys\.modules,\s*{foreign}(?!.*None)|MagicMock"
     sources = [path for path in tracked() if path.suffix == ".py" and str(path) not in ALLOWED]
-    assert [str(path) for path in sources if written.search((ROOT / path).read_text())] == []
+    assert [str(path) for path in sources if re.search(fakes, (ROOT / path).read_text())] == []

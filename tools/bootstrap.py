@@ -175,7 +175,7 @@ def install_rest(target: install_vllm.Target, release: compat.Release, wheel: Pa
     """vLLM, its dependencies, our packages and, for ``dev``, the test tools: one resolution, so that they agree."""
     tools = ("--group", f"{ROOT / 'pyproject.toml'}:dev") if dev else ()
     wanted = [*install_vllm.requirements(release, target, wheel), *workspace(), *tools]
-    says = f"vLLM {release.vllm}, this workspace, their dependencies{' and the test tools (300 MB)' if dev else ' (250 MB)'}"
+    says = f"vLLM {release.vllm}, this workspace and their dependencies (at most {300 if dev else 250} MB)"
     with tempfile.TemporaryDirectory() as folder, step(says):
         excluded = Path(folder) / "excludes.txt"
         excluded.write_text("\n".join(install_vllm.excludes(target)) + "\n")
