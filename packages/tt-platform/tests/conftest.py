@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pytest
 
 
+class Shape(NamedTuple):
+    rows: int
+    columns: int
+
+
 @dataclass(eq=False)
 class RecordedMesh:
-    shape: tuple[int, int]
+    shape: Shape
     submeshes: list[RecordedMesh] = field(default_factory=list)
 
     def get_num_devices(self) -> int:
@@ -21,14 +27,14 @@ class RecordedMesh:
     def get_submeshes(self) -> list[RecordedMesh]:
         return self.submeshes
 
-    def create_submeshes(self, shape: tuple[int, int]) -> list[RecordedMesh]:
+    def create_submeshes(self, shape: Shape) -> list[RecordedMesh]:
         self.submeshes = [RecordedMesh(shape), RecordedMesh(shape)]
         return self.submeshes
 
 
 @dataclass(eq=False)
 class RecordingRuntime:
-    """Answers as a machine of ``devices`` chips. ``calls`` is what happened, in order; ``failing`` names calls that raise."""
+    """Answers as a machine of ``devices`` chips. ``calls`` is what happened, in order; ``failing`` calls raise."""
 
     devices: int = 8
     cluster: str = "T3K"
@@ -72,7 +78,7 @@ class RecordingRuntime:
 
     def open_mesh_device(self, shape: tuple[int, int], **sizes: object) -> RecordedMesh:
         self._do("open", {"shape": shape, **sizes})
-        self.opened = RecordedMesh(shape)
+        self.opened = RecordedMesh(Shape(*shape))
         return self.opened
 
     def close_mesh_device(self, mesh: RecordedMesh) -> None:
