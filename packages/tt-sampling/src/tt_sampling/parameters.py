@@ -77,3 +77,8 @@ class RowSampling:
     def penalised(self) -> bool:
         """True when the token history changes the logits."""
         return self.presence_penalty != 0.0 or self.frequency_penalty != 0.0 or self.repetition_penalty != 1.0
+
+    @property
+    def wants_logprobs(self) -> bool:
+        """True when the answer carries log probabilities; `logprobs=0` is a request for the sampled token's."""
+        return self.logprobs is not None or bool(self.logprob_token_ids)

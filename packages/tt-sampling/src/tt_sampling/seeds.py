@@ -9,9 +9,9 @@ request continues where it was.
 import random
 
 MASK64 = (1 << 64) - 1
-_GOLDEN = 0x9E3779B97F4A7C15
-_MIX_1 = 0xBF58476D1CE4E5B9
-_MIX_2 = 0x94D049BB133111EB
+GOLDEN = 0x9E3779B97F4A7C15
+MIX_1 = 0xBF58476D1CE4E5B9
+MIX_2 = 0x94D049BB133111EB
 
 
 def signed64(seed: int) -> int:
@@ -22,19 +22,22 @@ def signed64(seed: int) -> int:
 def mix64(x: int) -> int:
     """SplitMix64's output function: 64 bits in, 64 well-mixed bits out (unsigned)."""
     x &= MASK64
-    x = ((x ^ (x >> 30)) * _MIX_1) & MASK64
-    x = ((x ^ (x >> 27)) * _MIX_2) & MASK64
+    x = ((x ^ (x >> 30)) * MIX_1) & MASK64
+    x = ((x ^ (x >> 27)) * MIX_2) & MASK64
     return x ^ (x >> 31)
 
 
 def draw_bits(stream: int, index: int) -> int:
     """The 64 random bits (unsigned) of draw `index` of a stream."""
-    return mix64(mix64(stream + _GOLDEN) + _GOLDEN * (index + 1))
+    return mix64(mix64(stream + GOLDEN) + GOLDEN * (index + 1))
 
 
-def uniform(stream: int, index: int) -> float:
-    """Draw `index` of a stream as a float64 in [0, 1), 53 bits."""
-    return (draw_bits(stream, index) >> 11) * 2.0**-53
+def uniform(stream: int, index: int, attempt: int = 0) -> float:
+    """Draw `index` of a stream as a float64 in (0, 1), 52 bits. A later attempt is a fresh draw of the same index."""
+    bits = draw_bits(stream, index)
+    if attempt:
+        bits = mix64(bits + attempt * GOLDEN)
+    return ((bits >> 12) + 0.5) * 2.0**-52
 
 
 class Streams:

@@ -9,9 +9,10 @@ from vllm.config import VllmConfig
 from vllm.sampling_params import SamplingParams
 from vllm.v1.outputs import LogprobsLists
 
-from tt_sampling.host.grammar import apply_bitmask
+from tt_sampling.host.sampler import Masks
 from tt_sampling.parameters import RowSampling
 from tt_sampling.seeds import Streams
+from tt_sampling.vllm.fast import FastSampler
 from tt_sampling.vllm.reference import ReferenceSampler
 from tt_sampling.vllm.translate import row_sampling
 
@@ -54,16 +55,17 @@ class HostSampling:
         *,
         always_compat: bool = False,
     ) -> None:
+        sampler = ReferenceSampler if always_compat else FastSampler
+        self._sampler = sampler(vllm_config, capacity, vocab_size, is_pin_memory)
         self._vocab_size = vocab_size
         self._streams = Streams(*_entropy(vllm_config))
         self._structured: dict[int, str] = {}
-        self._reference = ReferenceSampler(vllm_config, capacity, vocab_size, is_pin_memory)
 
     def admit(
         self,
         row: int,
         params: SamplingParams,
-        prompt_token_ids: list[int],
+        prompt_token_ids: list[int] | None,
         output_token_ids: list[int],
         *,
         request_id: str = "",
@@ -73,17 +75,17 @@ class HostSampling:
         output_token_ids: the worker's live list of accepted tokens, those sampled on the device included.
         Returns the request in plain values, for placement and for the device parameters.
         """
-        sampling = row_sampling(params)
-        self._reference.admit(
-            row, params, sampling, self._streams.of(sampling.seed), prompt_token_ids, output_token_ids
-        )
+        stream = self._streams.of(params.seed)
+        touched = self._sampler.admit(row, params, stream, prompt_token_ids or [], output_token_ids)
+        sampling = row_sampling(params, logits_processors=touched)
+        self._structured.pop(row, None)
         if sampling.structured:
             self._structured[row] = request_id
         return sampling
 
     def release(self, row: int) -> None:
         """The row is free."""
-        self._reference.release(row)
+        self._sampler.release(row)
         self._structured.pop(row, None)
 
     def sample(
@@ -100,32 +102,35 @@ class HostSampling:
         advance: False for a prompt chunk that is not the last: its token means nothing and nothing advances
         Raises MissingGrammarMask for a structured row that advances without a mask.
         """
-        logits = logits[:, : self._vocab_size]
-        self._constrain(logits, rows, advance, grammar)
-        tokens, logprobs = self._reference.sample(logits, rows)
-        return HostSample(tokens.tolist(), None if logprobs is None else logprobs.tolists())
+        if self._structured:
+            self._require_masks(rows, advance, grammar)
+        logits = logits[:, : self._vocab_size].float().contiguous()
+        token_ids, logprobs = self._sampler.sample(logits, rows, advance, _masks(rows, grammar))
+        return HostSample(token_ids, logprobs)
 
-    def _constrain(
-        self,
-        logits: torch.Tensor,
-        rows: Sequence[int],
-        advance: Sequence[bool] | None,
-        grammar: Grammar | None,
-    ) -> None:
-        lines = grammar.index if grammar is not None else {}
+    def _require_masks(self, rows: Sequence[int], advance: Sequence[bool] | None, grammar: Grammar | None) -> None:
+        masked = grammar.index if grammar is not None else {}
         for i, row in enumerate(rows):
-            if row in self._structured and row not in lines and (advance is None or advance[i]):
+            if row in self._structured and row not in masked and (advance is None or advance[i]):
                 raise MissingGrammarMask(
                     f"request {self._structured[row]!r} (row {row}) has structured output but no grammar mask came "
-                    f"with this step; refusing to sample it unconstrained"
+                    "with this step; it is not sampled, because the answer would be unconstrained"
                 )
-        at = [i for i, row in enumerate(rows) if row in lines]
-        if grammar is not None and at:
-            words = torch.from_numpy(grammar.bitmask)[[lines[rows[i]] for i in at]]
-            apply_bitmask(logits, torch.tensor(at), words)
+
+
+def _masks(rows: Sequence[int], grammar: Grammar | None) -> Masks | None:
+    """The masks of this step's rows, in the order of the logits."""
+    if grammar is None:
+        return None
+    positions = [i for i, row in enumerate(rows) if row in grammar.index]
+    if not positions:
+        return None
+    words = torch.from_numpy(grammar.bitmask)[[grammar.index[rows[i]] for i in positions]]
+    return Masks(torch.tensor(positions), words)
 
 
 def _entropy(vllm_config: VllmConfig) -> tuple[int, int]:
+    """What unseeded streams of this launch start from: the engine's seed and the data-parallel rank."""
     model_config = vllm_config.model_config
-    seed = 0 if model_config is None or model_config.seed is None else model_config.seed
+    seed = 0 if model_config is None else model_config.seed
     return seed, vllm_config.parallel_config.data_parallel_rank

@@ -1,8 +1,9 @@
 """Logits processors: vLLM's classes, fed with this worker's stable rows."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
+from torch import Tensor
 from vllm.config import VllmConfig
 from vllm.sampling_params import SamplingParams
 from vllm.v1.sample.logits_processor import (
@@ -30,46 +31,58 @@ class RowProcessors:
 
     def __init__(self, processors: Iterable[LogitsProcessor], capacity: int) -> None:
         self._capacity = capacity
-        self.last_update: BatchUpdate | None = None
-        self._processors = [_PresentRows(p) if isinstance(p, AdapterLogitsProcessor) else p for p in processors]
+        self._processors = [OneRowAtATime(p) if isinstance(p, AdapterLogitsProcessor) else p for p in processors]
+        self.staged = LogitsProcessors(self._processors)
+
+    def __bool__(self) -> bool:
+        return bool(self._processors)
 
     def admit(self, row: int, params: SamplingParams, prompt_token_ids: list[int], output_token_ids: list[int]) -> bool:
         """A request takes a row. True when some processor may change its logits.
 
         A per-request processor says so itself; any other one is taken to want every row.
         """
-        added = [(row, params, prompt_token_ids, output_token_ids)]
-        self._update(BatchUpdate(batch_size=self._capacity, removed=[], added=added, moved=[]))
-        return any(not isinstance(p, _PresentRows) or p.wants(row) for p in self._processors)
+        self._update(admission(self._capacity, row, params, prompt_token_ids, output_token_ids))
+        return any(not isinstance(p, OneRowAtATime) or p.wants(row) for p in self._processors)
 
     def release(self, row: int) -> None:
         """The row is free."""
-        self._update(BatchUpdate(batch_size=self._capacity, removed=[row], added=[], moved=[]))
+        self._update(removal(self._capacity, row))
 
-    def for_step(self, rows: Iterable[int]) -> LogitsProcessors:
-        """The processors, ready for a step that samples `rows`; they take logits of the whole capacity."""
-        present = frozenset(rows)
+    def begin_step(self, lines: Mapping[int, int]) -> None:
+        """New tokens may have come. `lines`: the line of the logits of each row of this step that advances."""
         for processor in self._processors:
-            if isinstance(processor, _PresentRows):
-                processor.present = present
+            if isinstance(processor, OneRowAtATime):
+                processor.lines = lines
         self._update(None)
-        return LogitsProcessors(self._processors)
 
     def _update(self, update: BatchUpdate | None) -> None:
-        self.last_update = update
         for processor in self._processors:
             processor.update_state(update)
 
 
-class _PresentRows(LogitsProcessor):
-    """A per-request processor that is called for the rows of the step only.
+def admission(
+    capacity: int, row: int, params: SamplingParams, prompt_token_ids: list[int], output_token_ids: list[int]
+) -> BatchUpdate:
+    """vLLM's word for: this request takes this row."""
+    added = [(row, params, prompt_token_ids, output_token_ids)]
+    return BatchUpdate(batch_size=capacity, removed=[], added=added, moved=[])
+
+
+def removal(capacity: int, row: int) -> BatchUpdate:
+    """vLLM's word for: this row is free."""
+    return BatchUpdate(batch_size=capacity, removed=[row], added=[], moved=[])
+
+
+class OneRowAtATime(LogitsProcessor):
+    """A per-request processor that is called for the rows of the step only, wherever their logits are.
 
     vLLM's own `apply` would call it for every admitted row, and one that counts its calls would run ahead.
     """
 
     def __init__(self, processor: AdapterLogitsProcessor) -> None:
         self._processor = processor
-        self.present: frozenset[int] = frozenset()
+        self.lines: Mapping[int, int] = {}
 
     def wants(self, row: int) -> bool:
         return row in self._processor.req_info
@@ -80,8 +93,9 @@ class _PresentRows(LogitsProcessor):
     def update_state(self, batch_update: BatchUpdate | None) -> None:
         self._processor.update_state(batch_update)
 
-    def apply(self, logits: torch.Tensor) -> torch.Tensor:
+    def apply(self, logits: Tensor) -> Tensor:
         for row, process in self._processor.req_info.items():
-            if row in self.present:
-                logits[row] = process(logits[row])
+            line = self.lines.get(row)
+            if line is not None:
+                logits[line] = process(logits[line])
         return logits

@@ -8,14 +8,17 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from vllm.config import VllmConfig
 from vllm.sampling_params import SamplingParams
-from vllm.v1.outputs import LogprobsTensors
+from vllm.v1.outputs import LogprobsLists
 from vllm.v1.sample.metadata import SamplingMetadata
 from vllm.v1.sample.sampler import Sampler
 from vllm.v1.sample.thinking_budget_state import maybe_create_thinking_budget_state_holder
 
+from tt_sampling.host.grammar import apply_bitmask
+from tt_sampling.host.sampler import Masks
 from tt_sampling.parameters import RowSampling
 from tt_sampling.seeds import draw_bits
-from tt_sampling.vllm.processors import RowProcessors, load_processors
+from tt_sampling.vllm.processors import RowProcessors, admission, load_processors, removal
+from tt_sampling.vllm.translate import row_sampling
 
 
 @dataclass(slots=True)
@@ -40,40 +43,39 @@ class ReferenceSampler:
         )
 
     def admit(
-        self,
-        row: int,
-        params: SamplingParams,
-        sampling: RowSampling,
-        stream: int,
-        prompt_token_ids: list[int],
-        output_token_ids: list[int],
-    ) -> None:
-        """A request takes a row; `output_token_ids` is its live list."""
-        self._processors.admit(row, params, prompt_token_ids, output_token_ids)
+        self, row: int, params: SamplingParams, stream: int, prompt_token_ids: list[int], output_token_ids: list[int]
+    ) -> bool:
+        """A request takes a row. True when a logits processor may change its logits."""
+        self._rows[row] = _Row(row_sampling(params), stream, prompt_token_ids, output_token_ids)
         if self._thinking is not None:
-            self._thinking.sync_batch(self._processors.last_update)
-        self._rows[row] = _Row(sampling, stream, prompt_token_ids, output_token_ids)
+            self._thinking.sync_batch(admission(len(self._rows), row, params, prompt_token_ids, output_token_ids))
+        return self._processors.admit(row, params, prompt_token_ids, output_token_ids)
 
     def release(self, row: int) -> None:
         """The row is free."""
-        self._processors.release(row)
-        if self._thinking is not None:
-            self._thinking.sync_batch(self._processors.last_update)
         self._rows[row] = _Row()
+        if self._thinking is not None:
+            self._thinking.sync_batch(removal(len(self._rows), row))
+        self._processors.release(row)
 
-    def sample(self, logits: Tensor, rows: Sequence[int]) -> tuple[Tensor, LogprobsTensors | None]:
-        """One token for each of `rows`: int64 [n], and the logprobs of these rows if any row asks."""
+    def sample(
+        self, logits: Tensor, rows: Sequence[int], advance: Sequence[bool] | None, masks: Masks | None
+    ) -> tuple[list[int], LogprobsLists | None]:
+        """One token for each of `rows`, and the logprobs of these rows if any row asks."""
+        if masks is not None:
+            apply_bitmask(logits, masks.positions, masks.words)
+        self._processors.begin_step({row: row for i, row in enumerate(rows) if advance is None or advance[i]})
         index = torch.tensor(rows, dtype=torch.int64)
         wide = logits.new_zeros(len(self._rows), logits.shape[1]).index_copy_(0, index, logits)
         output = self._sampler(wide, self._metadata(rows))
-        tokens = output.sampled_token_ids[index, 0].long()
+        tokens = output.sampled_token_ids[index, 0].tolist()
         found = output.logprobs_tensors
         if found is None:
             return tokens, None
-        return tokens, LogprobsTensors(
-            logprob_token_ids=found.logprob_token_ids[index],
-            logprobs=found.logprobs[index],
-            selected_token_ranks=found.selected_token_ranks[index],
+        return tokens, LogprobsLists(
+            logprob_token_ids=found.logprob_token_ids[index].numpy(),
+            logprobs=found.logprobs[index].numpy(),
+            sampled_token_ranks=found.selected_token_ranks[index].numpy(),
         )
 
     def _metadata(self, rows: Sequence[int]) -> SamplingMetadata:
@@ -98,7 +100,7 @@ class ReferenceSampler:
             output_token_ids=[row.output for row in self._rows],
             allowed_token_ids_mask=self._forbidden(asked) if any(asked[r].allowed_token_ids for r in rows) else None,
             bad_words_token_ids={row: [list(w) for w in asked[row].bad_words] for row in rows if asked[row].bad_words},
-            logitsprocs=self._processors.for_step(rows),
+            logitsprocs=self._processors.staged,
             logprob_token_ids=chosen or None,
             thinking_budget_state_holder=self._thinking,
         )

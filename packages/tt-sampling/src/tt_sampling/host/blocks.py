@@ -1,0 +1,77 @@
+"""The logits in blocks: one vectorised pass finds every block's maximum, and the rest looks at few blocks.
+
+The best `count` tokens of a row lie in its `count` best blocks, so neither an argmax nor a partial selection has to
+walk the vocabulary a second time.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+from torch.nn.functional import pad
+
+_WIDTHS = (64, 32, 128, 96, 80, 48)
+_PADDED_WIDTH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """logits: float32 [n, V];  lines: the same memory as [n * V / width, width];  maxima: float32 [n, V / width]"""
+
+    logits: Tensor
+    lines: Tensor
+    maxima: Tensor
+
+    @property
+    def width(self) -> int:
+        return self.lines.shape[1]
+
+    def line(self, positions: Tensor, block: Tensor) -> Tensor:
+        """Blocks of these rows: `block` is int64 [r, ...] and the answer [r, ..., width]."""
+        first = positions * self.maxima.shape[1]
+        at = block + first.view(-1, *[1] * (block.dim() - 1))
+        return self.lines.index_select(0, at.flatten()).view(*block.shape, self.width)
+
+
+def split(logits: Tensor) -> Blocks:
+    """Block up contiguous logits. A vocabulary that no block width divides is copied and padded with -inf."""
+    vocab = logits.shape[1]
+    width = next((w for w in _WIDTHS if vocab % w == 0), None)
+    if width is None:
+        width = _PADDED_WIDTH
+        logits = pad(logits, (0, -vocab % width), value=float("-inf"))
+    lines = logits.view(-1, width)
+    return Blocks(logits, lines, lines.amax(-1).view(logits.shape[0], -1))
+
+
+def argmax(blocks: Blocks, positions: Tensor) -> Tensor:
+    """The best token of these rows, the lowest id among equals: int64 [r]."""
+    block = blocks.maxima.index_select(0, positions).argmax(-1)
+    return block * blocks.width + blocks.line(positions, block).argmax(-1)
+
+
+def best(blocks: Blocks, positions: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` best tokens of these rows, best first, equals by id: values float32 and ids int64, [r, count].
+
+    Every token left out is at most as good as the last one; among equals of the last one it is open which came in.
+    """
+    vocab = blocks.logits.shape[1]
+    count = min(count, vocab)
+    if 4 * count * blocks.width >= vocab:
+        return _best_of_all(blocks.logits.index_select(0, positions), count)
+    block = blocks.maxima.index_select(0, positions).topk(count, dim=-1, sorted=False).indices
+    lines = blocks.line(positions, block).flatten(1)
+    found = lines.topk(count, dim=-1, sorted=False).indices
+    ids = block.gather(1, found // blocks.width) * blocks.width + found % blocks.width
+    ids = ids.sort(dim=-1).values
+    values = blocks.logits.view(-1).take(ids + (positions * vocab).unsqueeze(1))
+    values, order = values.sort(dim=-1, descending=True, stable=True)
+    return values, ids.gather(1, order)
+
+
+def _best_of_all(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    if 8 * count >= logits.shape[1]:
+        values, ids = logits.sort(dim=-1, descending=True, stable=True)
+        return values[:, :count], ids[:, :count]
+    ids = logits.topk(count, dim=-1, sorted=False).indices.sort(dim=-1).values
+    values, order = logits.gather(1, ids).sort(dim=-1, descending=True, stable=True)
+    return values, ids.gather(1, order)

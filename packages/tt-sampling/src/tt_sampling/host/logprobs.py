@@ -1,0 +1,88 @@
+"""Log probabilities, computed for the rows that ask and nothing else."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tt_sampling.host.blocks import best, split
+from tt_sampling.parameters import RowSampling
+
+
+@dataclass(frozen=True, slots=True)
+class Logprobs:
+    """ids: int32 [n, w + 1], the sampled token first;  values: float32, same shape;  ranks: int64 [n], from 1.
+
+    Lines of rows that did not ask hold zeros.
+    """
+
+    ids: Tensor
+    values: Tensor
+    ranks: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The rows of one batch layout that ask for logprobs.
+
+    positions: int64 [m], their lines of the logits
+    top:       (members of `positions` as int64, n) for each number of top tokens asked
+    chosen:    (member, token ids) of rows that name the tokens themselves
+    width:     the largest number of tokens of any row, the sampled one not counted
+    """
+
+    positions: Tensor
+    top: Sequence[tuple[Tensor, int]]
+    chosen: Sequence[tuple[int, Tensor]]
+    width: int
+
+
+def wanted(rows: Sequence[RowSampling], vocab_size: int) -> Wanted | None:
+    """What the rows of a batch ask, in its order. None when none asks."""
+    positions = [i for i, row in enumerate(rows) if row.wants_logprobs]
+    if not positions:
+        return None
+    members: dict[int, list[int]] = {}
+    chosen: list[tuple[int, Tensor]] = []
+    for member, i in enumerate(positions):
+        logprobs = rows[i].logprobs
+        if rows[i].logprob_token_ids:
+            chosen.append((member, torch.tensor(rows[i].logprob_token_ids)))
+        elif logprobs is not None:
+            members.setdefault(vocab_size if logprobs < 0 else logprobs, []).append(member)
+    return Wanted(
+        positions=torch.tensor(positions),
+        top=[(torch.tensor(some), n) for n, some in members.items()],
+        chosen=chosen,
+        width=max([*members, *(named.shape[0] for _, named in chosen)]),
+    )
+
+
+def gather(want: Wanted, scores: Tensor, tokens: Tensor) -> Logprobs:
+    """Pack the scores of the rows that ask.
+
+    scores: float32 [m, V], log probabilities (or logits) of the rows of `want`
+    tokens: int64 [n], the sampled token of every line of the batch
+    A rank counts the tokens that score at least as much, as vLLM's `batched_count_greater_than` does.
+    """
+    sampled = tokens.index_select(0, want.positions).unsqueeze(1)
+    own = scores.gather(1, sampled)
+    ids = torch.zeros(tokens.shape[0], want.width + 1, dtype=torch.int32)
+    values = torch.zeros(tokens.shape[0], want.width + 1)
+    ranks = torch.zeros(tokens.shape[0], dtype=torch.int64)
+    ids[want.positions, 0] = sampled.squeeze(1).int()
+    values[want.positions, 0] = own.squeeze(1)
+    ranks[want.positions] = (scores >= own).sum(-1)
+    blocks = split(scores) if any(n for _, n in want.top) else None
+    for members, n in want.top:
+        if n and blocks is not None:
+            top_values, top_ids = best(blocks, members, n)
+            at = want.positions[members]
+            ids[at, 1 : n + 1] = top_ids.clamp_(max=scores.shape[1] - 1).int()
+            values[at, 1 : n + 1] = top_values
+    for member, named in want.chosen:
+        at = int(want.positions[member])
+        ids[at, 1 : named.shape[0] + 1] = named.int()
+        values[at, 1 : named.shape[0] + 1] = scores[member, named]
+    return Logprobs(ids, values, ranks)

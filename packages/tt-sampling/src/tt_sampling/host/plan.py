@@ -1,0 +1,122 @@
+"""What the rows of a batch need, worked out once and used until the batch or a request changes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tt_sampling.host.draw import Randomness
+from tt_sampling.host.edits import Edit, Line, edits
+from tt_sampling.host.history import History
+from tt_sampling.host.logprobs import Wanted, wanted
+from tt_sampling.host.noise import base
+from tt_sampling.host.penalties import Penalties
+from tt_sampling.parameters import RowSampling
+
+_FEWEST = 64
+"""Candidates a restricted row looks at first."""
+
+_SPARE = 8
+"""Candidates beyond top_k, so that a few tokens as good as the last one do not need a second look."""
+
+
+class Request:
+    """One admitted request, as the host sampler sees it. `output` is the live list of its emitted tokens."""
+
+    def __init__(
+        self,
+        sampling: RowSampling,
+        vocab_size: int,
+        stream: int,
+        prompt: Sequence[int],
+        output: Sequence[int],
+    ) -> None:
+        self.sampling = sampling
+        self.output = output
+        self.base = base(stream)
+        self.history = History(sampling, vocab_size, prompt, output) if sampling.penalised else None
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """The random rows of a batch, groups of rows drawn alike one after the other.
+
+    bases: int64 [r], see `noise.base`;  outputs: live lists, whose lengths are the indices of the draws
+    """
+
+    groups: Sequence[Randomness]
+    positions: Tensor
+    bases: Tensor
+    outputs: Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to sample one batch layout. `greedy` is int64 [g], None when no row is greedy."""
+
+    rows: Sequence[int]
+    greedy: Tensor | None
+    draws: Draws | None
+    edits: Sequence[Edit]
+    penalties: Penalties | None
+    logprobs: Wanted | None
+
+
+def only_the_best(sampling: RowSampling) -> bool:
+    """True for a row whose token is the argmax: greedy, or top_k 1 (deterministic on host and device alike)."""
+    return sampling.greedy or sampling.top_k == 1
+
+
+def plan(rows: Sequence[int], requests: Sequence[Request], vocab_size: int) -> Plan:
+    """The plan for logits whose line i belongs to requests[i]."""
+    greedy = [i for i, request in enumerate(requests) if only_the_best(request.sampling)]
+    penalised = [(i, h) for i, request in enumerate(requests) if (h := request.history) is not None]
+    lines = [Line(i, request.sampling, request.output) for i, request in enumerate(requests)]
+    return Plan(
+        rows=tuple(rows),
+        greedy=torch.tensor(greedy) if greedy else None,
+        draws=_draws(requests, vocab_size) if len(greedy) < len(requests) else None,
+        edits=edits(lines, vocab_size),
+        penalties=Penalties([i for i, _ in penalised], [h for _, h in penalised], vocab_size) if penalised else None,
+        logprobs=wanted([request.sampling for request in requests], vocab_size),
+    )
+
+
+def _draws(requests: Sequence[Request], vocab_size: int) -> Draws:
+    by_count: dict[int, list[int]] = {}
+    for i, request in enumerate(requests):
+        if not only_the_best(request.sampling):
+            by_count.setdefault(candidates(request.sampling, vocab_size), []).append(i)
+    positions = [i for some in by_count.values() for i in some]
+    chosen = [requests[i] for i in positions]
+    groups = [_group(some, [requests[i].sampling for i in some], n, vocab_size) for n, some in by_count.items()]
+    return Draws(
+        groups=groups,
+        positions=torch.tensor(positions),
+        bases=torch.tensor([request.base for request in chosen], dtype=torch.int64),
+        outputs=[request.output for request in chosen],
+    )
+
+
+def candidates(sampling: RowSampling, vocab_size: int) -> int:
+    """How many candidates a random row looks at first: 0 when nothing restricts it, else a power of two."""
+    limited = 0 < sampling.top_k < vocab_size
+    if not limited and sampling.top_p >= 1.0 and sampling.min_p <= 0.0:
+        return 0
+    least = max(sampling.top_k + _SPARE, _FEWEST) if limited else _FEWEST
+    return 1 << (least - 1).bit_length()
+
+
+def _group(positions: Sequence[int], rows: Sequence[RowSampling], count: int, vocab_size: int) -> Randomness:
+    def column(values: Sequence[float], dtype: torch.dtype) -> Tensor:
+        return torch.tensor(values, dtype=dtype).unsqueeze(1)
+
+    return Randomness(
+        positions=torch.tensor(positions),
+        scale=column([1.0 / row.temperature for row in rows], torch.float32),
+        top_k=column([row.top_k if 0 < row.top_k < vocab_size else 0 for row in rows], torch.int64),
+        top_p=column([row.top_p for row in rows], torch.float64),
+        min_p=column([row.min_p for row in rows], torch.float64),
+        count=count,
+    )
