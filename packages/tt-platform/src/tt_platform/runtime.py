@@ -152,13 +152,15 @@ class TtnnRuntime:
         return tuple(self._ttnn.FabricConfig.__members__)
 
     def set_fabric_config(self, **kwargs: object) -> None:
-        """Forward to ``ttnn.set_fabric_config``; ``config`` and ``reliability_mode`` may be member names."""
+        """Forward to ``ttnn.set_fabric_config``; ``config`` and ``reliability_mode`` may be member names.
+
+        Raises:
+            ValueError: a name that this ttnn does not know; the message lists those that it does.
+        """
         enums = {"config": self._ttnn.FabricConfig, "reliability_mode": self._ttnn.FabricReliabilityMode}
-        translated = {
-            key: enums[key].__members__[value] if key in enums and isinstance(value, str) else value
-            for key, value in kwargs.items()
-        }
-        self._ttnn.set_fabric_config(**translated)
+        self._ttnn.set_fabric_config(
+            **{key: _member(key, enums[key], value) if key in enums else value for key, value in kwargs.items()}
+        )
 
     def open_mesh_device(
         self,
@@ -200,6 +202,15 @@ class TtnnRuntime:
 
     def event_synchronize(self, event: object) -> None:
         self._ttnn.event_synchronize(event)
+
+
+def _member(key: str, enum: Any, value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    if value not in enum.__members__:
+        known = ", ".join(enum.__members__)
+        raise ValueError(f"Fabric {key}={value!r} is not known to this ttnn: allowed {known}")
+    return enum.__members__[value]
 
 
 def load_runtime(choice: RuntimeChoice | None = None) -> Runtime:
