@@ -1,5 +1,6 @@
 """One decode call, as its command finds it in the device thread."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -30,3 +31,5 @@ class DecodeCall:
     reload_page_table: bool = False
     reload_sampling_params: bool = False
     reset_sampling_state: bool = False
+    on_inputs: Callable[[Tensor, Tensor, Tensor], None] | None = None
+    """Told in the device thread what the step computes with: rows, tokens, positions, int64 [n] each."""

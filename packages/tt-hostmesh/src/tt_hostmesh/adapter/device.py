@@ -75,6 +75,8 @@ class DeviceSide:
         if state.page_table is None:
             raise HostMeshError("the first decode step loaded no inputs: there is nothing on the device")
         live = (state.positions >= 0).nonzero()[:, 0]
+        if call.on_inputs is not None:
+            call.on_inputs(live, state.tokens[live], state.positions[live])
         if not len(live):
             return self._nothing(call.sampled)
         blocks = state.page_table[live] + self.offsets[live]

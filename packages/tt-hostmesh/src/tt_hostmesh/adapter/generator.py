@@ -7,14 +7,16 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from tt_hostmesh.adapter.compute import Compute, KVLayout, PrefillRow
-from tt_hostmesh.adapter.decode import DecodeCall
-from tt_hostmesh.adapter.device import DeviceSide, PrefillCall
+from tt_hostmesh.adapter.arguments import DecodeArguments, PrefillArguments
+from tt_hostmesh.adapter.compute import Compute, KVLayout
+from tt_hostmesh.adapter.device import DeviceSide
 from tt_hostmesh.adapter.lanes import Placement
 from tt_hostmesh.adapter.protocol import Protocol
 from tt_hostmesh.adapter.readback import DevicePayload, HostPayload, Result
 from tt_hostmesh.errors import HostMeshError
 from tt_hostmesh.sampling import SamplingTable
+from tt_hostmesh.strict.breach import Limits, strict_wanted
+from tt_hostmesh.strict.checker import ContractChecker
 
 DEFAULT_MAX_TOKENS = 131072
 
@@ -52,6 +54,7 @@ class HostGenerator:
         if self._protocol is Protocol.V1:
             self.decode_input_update_contract = 1
         self.already_warmed_up_prefill = False
+        self._checker = _checker(type(self).__name__, compute, placement, self._protocol)
         self._device = DeviceSide(compute, placement, self._protocol)
         self._kv_cache: list[object] | None = None
         self._released = False
@@ -88,7 +91,15 @@ class HostGenerator:
         layout = KVLayout(self._placement.lanes, num_blocks, block_size)
         handle = self._device.allocate(layout, num_layers)
         self._kv_cache = [(lane, handle) for lane in range(layout.lanes)]
+        if self._checker:
+            self._checker.allocated(num_blocks, block_size, self._kv_cache)
         return self._kv_cache
+
+    def release_request(self, slot: int) -> None:
+        """The request in `slot` finished or was preempted. This model keeps nothing for it; strict mode takes note."""
+        self._require_usable("release_request")
+        if self._checker:
+            self._checker.release(slot)
 
     def release_persistent_capture(self) -> None:
         """Last call of a worker, with the mesh still open. Any call after it raises HostMeshError."""
@@ -101,6 +112,9 @@ class HostGenerator:
     def warmup_model_prefill(self, kv_cache: object, enable_trace: bool, can_sample_on_device: bool) -> None:
         """Runs a prefill with an all-zero page table: block 0 is overwritten."""
         self._require_usable("warmup_model_prefill")
+        if self._checker:
+            rows = self._placement.max_batch_size
+            self._checker.warm_up("warmup_model_prefill", kv_cache, traced=enable_trace, rows=rows, width=None)
         self._mesh.submit(self._device.warm_prefill, "warm-up prefill").wait()
         self.already_warmed_up_prefill = True
 
@@ -109,6 +123,10 @@ class HostGenerator:
     ) -> None:
         """Runs a decode of all rows with all-zero page tables: block 0 is overwritten. num_blocks: their width."""
         self._require_usable("warmup_model_decode")
+        if self._checker:
+            self._checker.warm_up(
+                "warmup_model_decode", kv_cache, traced=enable_trace, rows=max_batch_size, width=num_blocks
+            )
         self._mesh.submit(lambda: self._device.warm_decode(num_blocks), "warm-up decode").wait()
 
     # Steps
@@ -132,19 +150,27 @@ class HostGenerator:
         Returns logits float32 [n, 1, vocab], or with sampling_params (tokens int64 [n, 1], logprobs float32 [n]).
         """
         self._require_usable("prefill_forward")
-        ends = _ints(prompt_lens)
-        starts = [0] * len(ends) if start_pos is None else _ints(start_pos)
-        slots = list(range(len(ends))) if empty_slots is None else list(empty_slots)
-        if not self.already_warmed_up_prefill:
-            self.warmup_model_prefill(kv_cache, enable_trace, sampling_params is not None)
-        rows = [
-            PrefillRow(tokens[i, :end].long(), start, page_table[i].long() + self._device.offsets[slot])
-            for i, (end, start, slot) in enumerate(zip(ends, starts, slots, strict=True))
-        ]
-        call = PrefillCall(
-            rows, slots, None if sampling_params is None else SamplingTable.of(sampling_params, len(rows))
+        arguments = PrefillArguments(
+            tokens=tokens,
+            page_table=page_table,
+            kv_cache=kv_cache,
+            prompt_lens=prompt_lens,
+            enable_trace=enable_trace,
+            start_pos=start_pos,
+            empty_slots=empty_slots,
+            sampling_params=sampling_params,
+            unknown=unknown,
         )
-        return self._mesh.submit(lambda: self._device.prefill(call), "prefill").result()
+        if self._checker:
+            self._checker.prefill(arguments, self._mesh.finish)
+        if not self.already_warmed_up_prefill:
+            self._mesh.submit(self._device.warm_prefill, "warm-up prefill").wait()
+            self.already_warmed_up_prefill = True
+        call = arguments.call(self._device.offsets)
+        result = self._mesh.submit(lambda: self._device.prefill(call), "prefill").result()
+        if self._checker:
+            arguments.overwrite_beyond_ends()
+        return result
 
     def decode_forward(
         self,
@@ -173,24 +199,31 @@ class HostGenerator:
         [B, 1, vocab], None); padding rows are 0.
         """
         self._require_usable("decode_forward")
-        call = DecodeCall(
-            tokens=_int64(tokens[:, 0]),
-            start_pos=_int64(start_pos),
-            page_table=_int64(page_table),
-            traced=enable_trace,
-            sampled=sampling_params is not None,
-            sampling=self._sampling_of(sampling_params, bool(reload_sampling_params)),
-            prompt_tokens=_copy(prompt_tokens),
-            output_tokens=_copy(output_tokens),
-            slot_remap=None if slot_remap is None else _int64(slot_remap),
-            reset_batch=bool(reset_batch),
-            reload_inputs=bool(reload_inputs),
-            reload_page_table=bool(reload_page_table),
-            reload_sampling_params=bool(reload_sampling_params),
-            reset_sampling_state=bool(reset_sampling_state),
+        arguments = DecodeArguments(
+            tokens=tokens,
+            start_pos=start_pos,
+            page_table=page_table,
+            kv_cache=kv_cache,
+            enable_trace=enable_trace,
+            read_from_device=read_from_device,
+            sampling_params=sampling_params,
+            prompt_tokens=prompt_tokens,
+            output_tokens=output_tokens,
+            slot_remap=slot_remap,
+            reset_batch=reset_batch,
+            reload_inputs=reload_inputs,
+            reload_page_table=reload_page_table,
+            reload_sampling_params=reload_sampling_params,
+            reset_sampling_state=reset_sampling_state,
+            unknown=unknown,
         )
-        event = self._mesh.submit(lambda: self._device.decode(call), "decode")
-        return event.result() if read_from_device else DevicePayload(event, call.sampled)
+        checked = self._checker.decode(arguments) if self._checker else None
+        sampling = self._sampling_of(sampling_params, bool(reload_sampling_params))
+        call = arguments.call(sampling, checked.record if checked else None)
+        payload = DevicePayload(self._mesh.submit(lambda: self._device.decode(call), "decode"), call.sampled)
+        if checked:
+            checked.accept(payload)
+        return payload.event.result() if read_from_device else payload
 
     def _sampling_of(self, params: Any, reload: bool) -> SamplingTable | None:
         """The parameters, copied now because the caller may change its lists; None where the protocol ignores them."""
@@ -203,6 +236,8 @@ class HostGenerator:
     def read_decode_output(self, payload: DevicePayload, async_read: bool = False) -> Any:
         """Start the copy to the host. With async_read (host payload, [an event per lane]), else the host payload."""
         self._require_usable("read_decode_output")
+        if self._checker:
+            self._checker.read(payload)
         source = payload.event
         first = self._mesh.submit(source.result, "read decode output")
         rest = [lane.submit(source.wait, "read decode output") for lane in self._placement.submeshes[1:]]
@@ -214,6 +249,8 @@ class HostGenerator:
 
     def process_decode_output_host(self, payload: HostPayload | DevicePayload, is_tokens: bool = True) -> Result:
         """The result behind a host payload, or straight from a device payload. See decode_forward."""
+        if self._checker:
+            self._checker.process(payload, is_tokens)
         return payload.event.result()
 
     def _require_usable(self, method: str) -> None:
@@ -236,15 +273,7 @@ class HostGenerator:
 _NOT_VLLM = "this class is driven by the TT worker, through prefill_forward and decode_forward"
 
 
-def _ints(values: Any) -> list[int]:
-    listed: Any = values if isinstance(values, list) else values.tolist()
-    return [int(value) for value in listed]
-
-
-def _int64(tensor: Tensor) -> Tensor:
-    """A private copy: the caller may reuse its buffer before the device gets to it."""
-    return tensor.to(torch.int64, copy=True)
-
-
-def _copy(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.clone()
+def _checker(model: str, compute: Compute, placement: Placement, protocol: Protocol) -> ContractChecker | None:
+    if not strict_wanted():
+        return None
+    return ContractChecker(Limits(model, protocol, compute.vocab_size, placement))

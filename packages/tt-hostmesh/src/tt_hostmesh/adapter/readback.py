@@ -24,6 +24,7 @@ class HostPayload:
 
     source: DevicePayload
     event: HostEvent[Result]
+    processed: bool = False
 
     @property
     def is_tokens(self) -> bool:

@@ -1,0 +1,1 @@
+"""Strict mode: every call is held against the contract before the device sees it."""

@@ -1,0 +1,87 @@
+"""The sampling parameter object (contract 1.8)."""
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from tt_hostmesh.sampling import MAX_TOP_K
+from tt_hostmesh.strict.breach import Where
+
+CLAUSE = "1.8"
+FLOATS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
+INTS = ("top_k",)
+OPTIONAL_INTS = ("seed", "num_logprobs")
+FIELDS = (*FLOATS, *INTS, *OPTIONAL_INTS, "enable_log_probs")
+
+
+def check_parameters(where: Where, params: Any, rows: int) -> None:
+    """Exactly the nine fields, lists of python scalars of length `rows`, nothing the device cannot do.
+
+    Raises ContractError.
+    """
+    if not is_dataclass(params) or isinstance(params, type):
+        raise where.breach(CLAUSE, f"sampling_params must be a dataclass object, not {type(params).__name__}")
+    names = {field.name for field in fields(params)}
+    if names != set(FIELDS):
+        odd = sorted(names ^ set(FIELDS))
+        raise where.breach(CLAUSE, f"sampling_params must have exactly the nine fields; wrong: {', '.join(odd)}")
+    for name in FIELDS:
+        _check_column(where, name, getattr(params, name), rows)
+    for row in range(rows):
+        _check_row(where, params, row)
+
+
+def penalised(params: Any) -> bool:
+    """Whether a row has a penalty that is not neutral."""
+    return (
+        any(params.presence_penalty)
+        or any(params.frequency_penalty)
+        or any(value not in (0.0, 1.0) for value in params.repetition_penalty)
+    )
+
+
+def snapshot(params: Any) -> list[tuple[object, ...]]:
+    """The parameters by row, as values that compare."""
+    columns: list[list[object]] = []
+    rows = len(params.temperature)
+    for name in FIELDS:
+        value: Any = getattr(params, name)
+        columns.append([*value] if isinstance(value, list) else [value] * rows)  # pyright: ignore[reportUnknownArgumentType]
+    return list(zip(*columns, strict=True))
+
+
+def _check_column(where: Where, name: str, value: Any, rows: int) -> None:
+    if value is None and name in (*OPTIONAL_INTS[1:], "enable_log_probs"):
+        return
+    if not isinstance(value, list):
+        raise where.breach(
+            CLAUSE, f"sampling_params.{name} must be a list of python values, not {type(value).__name__}"
+        )
+    column: list[Any] = [*value]  # pyright: ignore[reportUnknownArgumentType]
+    if len(column) != rows:
+        raise where.breach(CLAUSE, f"sampling_params.{name} has {len(column)} entries for {rows} rows")
+    for row, item in enumerate(column):
+        if not _allowed(name, item):
+            raise where.breach(CLAUSE, f"sampling_params.{name}[{row}] is {item!r} ({type(item).__name__})")
+
+
+def _allowed(name: str, item: Any) -> bool:
+    if name in FLOATS:
+        return type(item) in (float, int)
+    if name in INTS:
+        return type(item) is int
+    if name in OPTIONAL_INTS:
+        return item is None or type(item) is int
+    return item is None or type(item) is bool
+
+
+def _check_row(where: Where, params: Any, row: int) -> None:
+    stochastic = params.temperature[row] != 0
+    top_k: int = params.top_k[row]
+    if stochastic and not 1 <= top_k <= MAX_TOP_K:
+        raise where.breach(
+            CLAUSE, f"row {row} samples with top_k {top_k} on a device that holds 1..{MAX_TOP_K}: sample it on the host"
+        )
+    if params.num_logprobs is not None and (params.num_logprobs[row] or 0) > 0:
+        raise where.breach(
+            CLAUSE, f"row {row} wants {params.num_logprobs[row]} logprobs, this device gives the sampled token's only"
+        )
