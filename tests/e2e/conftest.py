@@ -18,7 +18,12 @@ from client import MODEL
 from vllm_tt_plugin.serving import Server
 
 ROOT = Path(__file__).parents[2]
-HOST = {"TT_RUNTIME": "host", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+HOST = {
+    "TT_RUNTIME": "host",
+    "TT_HOST_MAX_TOKENS_ALL_USERS": "16384",
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+}
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from conftest import HOST
 
 pytestmark = [pytest.mark.vllm, pytest.mark.engine, pytest.mark.slow]

@@ -50,6 +50,8 @@ class ModelAdapter:
         self._decode = Method(model, "decode_forward", "1.6")
         self._read = optional_method(model, "read_decode_output", "1.7")
         self._process = optional_method(model, "process_decode_output_host", "1.7")
+        self._release = optional_method(model, "release_request", "1.12")
+        self._release_captures = optional_method(model, "release_persistent_capture", "1.12")
         contract = getattr(model, "decode_input_update_contract", 0) or 0
         self.reload_commands = contract >= 1
         self.kv_cache: Any = None
@@ -101,6 +103,16 @@ class ModelAdapter:
                 required["output_tokens"] = torch.from_numpy(histories[1])
         payload = self._decode(required)
         return self._reader(payload, is_tokens=sampling is not None)
+
+    def release(self, row: int) -> None:
+        """The row's request finished or was preempted: models that keep state of their own drop it."""
+        if self._release is not None:
+            self._release.function(row)
+
+    def release_captures(self) -> None:
+        """The worker ends; the mesh is still open."""
+        if self._release_captures is not None:
+            self._release_captures.function()
 
     def _protocol(self, plan: ReloadPlan, on_device: bool) -> Mapping[str, bool]:
         """The keywords of the model's decode protocol. The two protocols are never mixed."""

@@ -117,6 +117,12 @@ class Runner:
         """Wait for everything that was submitted."""
         self._queue.drain()
 
+    def close(self) -> None:
+        """Wait for the device and let the model drop its captures. An error of a step in flight was its result's to
+        raise."""
+        self._queue.drain()
+        self._adapter.release_captures()
+
     # Rows
 
     def _admit(self, admission: Admission) -> None:
@@ -144,6 +150,7 @@ class Runner:
         if state is None:
             return
         state.alive = False
+        self._adapter.release(state.row)
         row = self._rows.release(request_id)
         for table in self._pages:
             table.clear(row)

@@ -13,6 +13,7 @@ from tt_platform.lifecycle import DeviceSession
 from tt_platform.options import TTOptions
 from tt_platform.runtime import Runtime, RuntimeChoice, load_runtime
 from tt_platform.vllm.models import served_model
+from tt_platform.vllm.ranks import bind_rank
 from tt_registry import load_class
 from tt_sampling.placement import DeviceSampler, Mode
 from tt_sampling.vllm.host import HostSampling
@@ -56,6 +57,8 @@ class TTWorker(WorkerBase):
     # Start
 
     def init_device(self) -> None:
+        # Before anything of tt-metal is imported: ttnn reads the visible chips once.
+        grid = bind_rank(self.vllm_config)
         self.runtime: Runtime = load_runtime(RuntimeChoice.from_environ())
         served = served_model(
             list(self.model_config.hf_config.architectures or ()), test_models=self.options.register_test_models
@@ -64,7 +67,9 @@ class TTWorker(WorkerBase):
             raise ValueError(served.problem)
         self.model_class = load_class(served.resolution)
         self.capabilities = served.capabilities
-        self._session = DeviceSession(self.runtime, self.options, model_fabric=self.capabilities.fabric_config)
+        self._session = DeviceSession(
+            self.runtime, self.options, model_fabric=self.capabilities.fabric_config, grid=grid
+        )
         mesh = self._session.open()
         self._session.before_close(self._release_model)
         self.device = torch.device("cpu")
@@ -258,7 +263,7 @@ class TTWorker(WorkerBase):
     def _release_model(self) -> None:
         """Runs before the mesh is closed: nothing of the model may outlive it."""
         if self.runner is not None:
-            self.runner.drain()
+            self.runner.close()
         self.runner = None
         self.model = None
         if hasattr(self, "adapter"):
