@@ -36,6 +36,7 @@ class Server:
     arguments:  further command-line arguments
     environ:    variables added to this process's environment
     log:        file that receives the server's output
+    python:     interpreter of the environment that serves
     """
 
     model: str
@@ -43,6 +44,7 @@ class Server:
     environ: Mapping[str, str] = field(default_factory=dict)
     log: Path = Path("server.log")
     port: int = field(default_factory=free_port)
+    python: str = sys.executable
     _process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -57,7 +59,7 @@ class Server:
 
     def start(self, timeout: float = 300.0, waiting: Callable[[float], None] | None = None) -> None:
         """Start and wait until /health answers. `waiting` is called about twice a second with the seconds passed."""
-        command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", self.model]
+        command = [self.python, "-m", "vllm.entrypoints.cli.main", "serve", self.model]
         command += ["--host", "127.0.0.1", "--port", str(self.port), *self.arguments]
         with self.log.open("ab") as log:
             # Its own session: one group to signal, and to look into for processes left behind.
