@@ -9,21 +9,25 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn.functional import pad
 
-_WIDTHS = (64, 32, 128, 96, 80, 48)
-_PADDED_WIDTH = 64
+_SHIFTS = (6, 5, 7)
+"""Block widths as powers of two, the best first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """logits: float32 [n, V];  lines: the same memory as [n * V / width, width];  maxima: float32 [n, V / width]"""
+    """logits: float32 [n, V];  lines: the same memory as [n * V / width, width];  maxima: float32 [n, V / width]
+
+    width is 1 << shift.
+    """
 
     logits: Tensor
     lines: Tensor
     maxima: Tensor
+    shift: int
 
     @property
     def width(self) -> int:
-        return self.lines.shape[1]
+        return 1 << self.shift
 
     def line(self, positions: Tensor, block: Tensor) -> Tensor:
         """Blocks of these rows: `block` is int64 [r, ...] and the answer [r, ..., width]."""
@@ -35,12 +39,12 @@ class Blocks:
 def split(logits: Tensor) -> Blocks:
     """Block up contiguous logits. A vocabulary that no block width divides is copied and padded with -inf."""
     vocab = logits.shape[1]
-    width = next((w for w in _WIDTHS if vocab % w == 0), None)
-    if width is None:
-        width = _PADDED_WIDTH
-        logits = pad(logits, (0, -vocab % width), value=float("-inf"))
-    lines = logits.view(-1, width)
-    return Blocks(logits, lines, lines.amax(-1).view(logits.shape[0], -1))
+    shift = next((shift for shift in _SHIFTS if vocab % (1 << shift) == 0), None)
+    if shift is None:
+        shift = _SHIFTS[0]
+        logits = pad(logits, (0, -vocab % (1 << shift)), value=float("-inf"))
+    lines = logits.view(-1, 1 << shift)
+    return Blocks(logits, lines, lines.amax(-1).view(logits.shape[0], -1), shift)
 
 
 def argmax(blocks: Blocks, positions: Tensor) -> Tensor:
@@ -61,7 +65,7 @@ def best(blocks: Blocks, positions: Tensor, count: int) -> tuple[Tensor, Tensor]
     block = blocks.maxima.index_select(0, positions).topk(count, dim=-1, sorted=False).indices
     lines = blocks.line(positions, block).flatten(1)
     found = lines.topk(count, dim=-1, sorted=False).indices
-    ids = block.gather(1, found // blocks.width) * blocks.width + found % blocks.width
+    ids = (block.gather(1, found >> blocks.shift) << blocks.shift) + (found & (blocks.width - 1))
     ids = ids.sort(dim=-1).values
     values = blocks.logits.view(-1).take(ids + (positions * vocab).unsqueeze(1))
     values, order = values.sort(dim=-1, descending=True, stable=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,9 +22,8 @@ class MissingGrammarMask(RuntimeError):
     """A row with structured output reached the sampler without a mask: it would be sampled unconstrained."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grammar:
-    """The masks of one step.
+class Grammar(NamedTuple):
+    """The masks of one step; a plain (bitmask, index) tuple will do.
 
     bitmask: int32 [k, ceil(V / 32)], bit 1 allows a token;  index: row -> its line of `bitmask`
     """
@@ -94,7 +94,7 @@ class HostSampling:
         rows: Sequence[int],
         *,
         advance: Sequence[bool] | None = None,
-        grammar: Grammar | None = None,
+        grammar: Grammar | tuple[np.ndarray, Mapping[int, int]] | None = None,
     ) -> HostSample:
         """One token per row. `logits` may be overwritten.
 
@@ -102,10 +102,11 @@ class HostSampling:
         advance: False for a prompt chunk that is not the last: its token means nothing and nothing advances
         Raises MissingGrammarMask for a structured row that advances without a mask.
         """
+        masks = None if grammar is None else Grammar(*grammar)
         if self._structured:
-            self._require_masks(rows, advance, grammar)
+            self._require_masks(rows, advance, masks)
         logits = logits[:, : self._vocab_size].float().contiguous()
-        token_ids, logprobs = self._sampler.sample(logits, rows, advance, _masks(rows, grammar))
+        token_ids, logprobs = self._sampler.sample(logits, rows, advance, _masks(rows, masks))
         return HostSample(token_ids, logprobs)
 
     def _require_masks(self, rows: Sequence[int], advance: Sequence[bool] | None, grammar: Grammar | None) -> None:

@@ -1,0 +1,62 @@
+"""Fixtures of tt-sampling's tests."""
+
+import importlib.util
+import os
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def vllm_kit() -> Iterator[SimpleNamespace]:
+    """vLLM with a platform that has no pinned memory, and what the tests take from it.
+
+    vLLM decides on pinned memory once, when it is first imported, so nothing may import it at module level.
+    """
+    if importlib.util.find_spec("vllm") is None:
+        pytest.skip("vLLM is not installed")
+    before = os.environ.get("TT_RUNTIME")
+    os.environ["TT_RUNTIME"] = "host"
+    try:
+        from vllm.utils.torch_utils import PIN_MEMORY
+
+        if PIN_MEMORY:
+            pytest.skip("no vLLM platform without pinned memory is active: install vllm-tt-plugin")
+        yield _kit()
+    finally:
+        if before is None:
+            os.environ.pop("TT_RUNTIME")
+        else:
+            os.environ["TT_RUNTIME"] = before
+
+
+def _kit() -> SimpleNamespace:
+    from vllm.config import DeviceConfig, VllmConfig
+    from vllm.sampling_params import SamplingParams, StructuredOutputsParams
+
+    from tt_sampling.vllm.host import Grammar, HostSampling, MissingGrammarMask
+
+    return SimpleNamespace(
+        Grammar=Grammar,
+        HostSampling=HostSampling,
+        MissingGrammarMask=MissingGrammarMask,
+        SamplingParams=SamplingParams,
+        StructuredOutputsParams=StructuredOutputsParams,
+        config=lambda: VllmConfig(device_config=DeviceConfig("cpu")),
+    )
+
+
+@pytest.fixture(scope="session")
+def vllm_config(vllm_kit: SimpleNamespace) -> object:
+    return vllm_kit.config()
+
+
+@pytest.fixture
+def fast(vllm_kit: SimpleNamespace, vllm_config: object) -> Callable[..., object]:
+    """Makes a HostSampling: fast(capacity, vocab_size, always_compat=False)."""
+
+    def make(capacity: int, vocab_size: int, always_compat: bool = False) -> object:
+        return vllm_kit.HostSampling(vllm_config, capacity, vocab_size, always_compat=always_compat)
+
+    return make
