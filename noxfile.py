@@ -25,6 +25,8 @@ nox.options.sessions = ["clear", "lint", "types", "tests", "compat", "wheels", "
 MATRIX = compat.load()
 RESULTS = ROOT / ".nox" / "results"
 REAL_TTNN = "packages/tt-platform/tests/real_ttnn"
+WHEELS = ("tests/test_wheels.py", "tests/e2e/test_e2e_wheels.py")
+ELSEWHERE = [f"--ignore={path}" for path in (*WHEELS, REAL_TTNN)]
 
 
 def pytest(session: nox.Session, name: str, *arguments: str, python: str = sys.executable) -> None:
@@ -56,8 +58,7 @@ def types(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Every test on the default row, but for those of the sessions below."""
-    ignored = [f"--ignore={path}" for path in ("tests/test_wheels.py", REAL_TTNN)]
-    pytest(session, f"vllm-{MATRIX.default.vllm}", *ignored, *session.posargs)
+    pytest(session, f"vllm-{MATRIX.default.vllm}", *ELSEWHERE, *session.posargs)
 
 
 @nox.session(name="compat")
@@ -67,19 +68,19 @@ def other_rows(session: nox.Session) -> None:
     for version in MATRIX.versions if "all" in named else named:
         session.run(sys.executable, "tools/bootstrap.py", "--dev", "--row", version)
         python = ".venv/bin/python" if version == MATRIX.default.vllm else f".venvs/{version}/bin/python"
-        pytest(session, f"vllm-{version}", "-m", "vllm or engine", "--ignore=tests/test_wheels.py", python=python)
+        pytest(session, f"vllm-{version}", "-m", "vllm or engine", *ELSEWHERE, python=python)
 
 
 @nox.session
 def wheels(session: nox.Session) -> None:
     """What is shipped: wheels built, installed alone and together, and used without the source tree."""
-    pytest(session, "wheels", "tests/test_wheels.py", *session.posargs)
+    pytest(session, "wheels", *WHEELS, *session.posargs)
 
 
 @nox.session
 def standalone(session: nox.Session) -> None:
     """Each package alone in an empty environment, its core imported with vllm, torch and ttnn blocked."""
-    pytest(session, "standalone", "tests/test_wheels.py", "-k", "alone", *session.posargs)
+    pytest(session, "standalone", WHEELS[0], "-k", "alone", *session.posargs)
 
 
 @nox.session
