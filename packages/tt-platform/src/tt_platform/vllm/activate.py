@@ -13,6 +13,9 @@ from tt_platform.runtime import RUNTIME_VARIABLE, RuntimeChoice, RuntimeChoiceEr
 
 logger = logging.getLogger("vllm.tt.activate")
 
+# What importing a broken installation of ttnn can raise. Another platform must still come up.
+BROKEN_INSTALL = (ImportError, OSError, RuntimeError, SystemError, AttributeError, TypeError, ValueError, LookupError)
+
 PLATFORM_CLASS = "vllm_tt_plugin.platform.TTPlatform"
 
 
@@ -43,7 +46,7 @@ def ttnn_imports() -> bool:
             )
             return False
         import_module("ttnn")
-    except Exception as error:  # whatever a broken install raises, another platform must still come up
+    except BROKEN_INSTALL as error:
         logger.debug("The Tenstorrent platform is not active: ttnn cannot be imported: %r", error)
         return False
     return True

@@ -1,0 +1,368 @@
+"""Each rule through real engine arguments: refused with one line, or settled, and settled again to the same."""
+
+from __future__ import annotations
+
+import copy
+import logging
+
+import pytest
+
+pytestmark = pytest.mark.vllm
+
+# These rules cannot be reached with the arguments of a small checkpoint: vLLM itself refuses first.
+UNREACHED = {
+    "no_context_parallel": "vLLM wants tensor parallelism for it, which is refused first",
+    "no_ray": "vLLM imports Ray first",
+    "no_encoder_decoder": "vLLM wants the tokenizer and the audio processor of the checkpoint first",
+    "v1_runner_features": "the features want a draft model or CUDA first",
+    "whole_multimodal_inputs": "vLLM wants the image processor of the checkpoint first",
+    "loose_json": "vLLM wants the backend's package, or its own options for it",
+}
+FULL = {
+    "supports_prefix_caching": True,
+    "supports_async_decode": True,
+    "supports_sample_on_device": True,
+    "supports_chunked_prefill": True,
+}
+
+
+def message(caught: pytest.ExceptionInfo[Exception]) -> str:
+    """What the operator reads: pydantic puts the line behind its own heading."""
+    return str(caught.value)
+
+
+REJECTED = {
+    "no_tensor_parallel": (
+        {"tensor_parallel_size": 2},
+        "--tensor-parallel-size 2 is not supported on Tenstorrent: allowed 1; "
+        "choose the mesh with MESH_DEVICE instead of -tp",
+    ),
+    "no_pipeline_parallel": ({"pipeline_parallel_size": 2}, "--pipeline-parallel-size 2 is not supported"),
+    "one_host": ({"nnodes": 2, "data_parallel_size": 2}, "--nnodes 2 is not supported"),
+    "no_lora": ({"enable_lora": True}, "--enable-lora is not supported on Tenstorrent: allowed unset"),
+    "no_speculative_decoding": (
+        {"speculative_config": {"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_max": 3}},
+        "--speculative-config ngram is not supported",
+    ),
+    "no_prompt_embeds": ({"enable_prompt_embeds": True}, "--enable-prompt-embeds is not supported"),
+    "no_compat_sampling": (
+        {"additional_config": {"tt": {"always_compat_sampling": True}}},
+        "additional_config.tt.always_compat_sampling=true is not supported",
+    ),
+    "device_sampling_declared": (
+        {"additional_config": {"tt": {"sample_on_device_mode": "all"}}},
+        "additional_config.tt.sample_on_device_mode=all is not supported on Tenstorrent: allowed unset",
+    ),
+    "fabric_name": (
+        {"additional_config": {"tt": {"fabric_config": "RING"}}},
+        "additional_config.tt.fabric_config=RING is not supported on Tenstorrent: allowed ",
+    ),
+    "no_multi_host_launcher": (
+        {"additional_config": {"tt": {"rank_binding": "b.yaml"}}},
+        "additional_config.tt.rank_binding=b.yaml is not supported",
+    ),
+    "options": (
+        {"additional_config": {"tt": {"trace_mode": "sometimes"}}},
+        "additional_config.tt.trace_mode='sometimes' is not valid: allowed all, decode_only, none",
+    ),
+    "no object": ({"additional_config": {"tt": ["trace_mode"]}}, "additional_config.tt=['trace_mode'] is not valid"),
+}
+
+
+# Rules that the tests below reach by the environment, or that settle a launch instead of refusing it.
+OTHERS = {
+    "mesh_environment",
+    "device_present",
+    "v1_runner_variable",
+    "architecture_served",
+    "generates_text",
+    "worker_class",
+    "lane_data_parallel",
+    "no_moe_standard_data_parallel",
+    "compact_json",
+    "max_logprobs",
+    "block_size",
+    "block_size_on_tiles",
+    "prefix_caching",
+    "prefix_caching_state",
+    "chunked_prefill",
+    "no_prefill_threshold",
+    "whole_prompt_budget",
+    "chunked_prefill_state",
+    "async_scheduling",
+    "scheduler_class",
+}
+
+
+def test_every_rule_is_reached_here_or_said_not_to_be():
+    from tt_platform.rules import RULES
+
+    reached = (set(REJECTED) - {"options", "no object"}) | OTHERS
+    assert reached | set(UNREACHED) == {rule.name for rule in RULES}
+    assert not reached & set(UNREACHED)
+
+
+@pytest.mark.parametrize("name", list(REJECTED))
+def test_a_launch_that_cannot_work_is_refused_with_one_line(bundle, configure, name):
+    bundle({})
+    arguments, text = REJECTED[name]
+    with pytest.raises(ValueError) as caught:
+        configure(**arguments)
+    assert text in message(caught)
+
+
+def test_a_pooling_launch_is_refused(bundle, configure):
+    bundle({})
+    with pytest.raises(ValueError) as caught:
+        configure(runner="pooling")
+    assert "--runner pooling is not supported" in message(caught)
+
+
+@pytest.mark.parametrize(("variable", "value"), [("MESH_DEVICE", "T4K"), ("TT_VISIBLE_DEVICES", "first")])
+def test_an_environment_that_cannot_be_read_is_refused(bundle, configure, monkeypatch, variable, value):
+    bundle({})
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ValueError) as caught:
+        configure()
+    assert f"{variable}={value!r}" in message(caught)
+
+
+def test_a_runtime_that_does_not_exist_is_refused_with_the_three_names(bundle, configure, monkeypatch):
+    bundle({})
+    monkeypatch.setenv("TT_RUNTIME", "gpu")
+    with pytest.raises(ValueError) as caught:
+        configure()
+    assert "TT_RUNTIME='gpu' is not a runtime: allowed auto, ttnn, host" in message(caught)
+
+
+def test_a_runtime_that_is_not_installed_is_refused(bundle, configure, monkeypatch):
+    pytest.importorskip("vllm")
+    bundle({})
+    monkeypatch.setenv("TT_RUNTIME", "ttnn")
+    monkeypatch.setitem(__import__("sys").modules, "ttnn", None)
+    with pytest.raises(ValueError) as caught:
+        configure()
+    assert "ttnn cannot be imported" in message(caught)
+
+
+def test_a_runtime_without_a_device_is_refused(bundle, configure, monkeypatch):
+    from tt_platform.vllm import platform
+    from tt_platform.vllm.device import DeviceCheck
+
+    bundle({})
+    monkeypatch.setattr(platform, "check_device", lambda config: DeviceCheck("ttnn", "ttnn sees no chip"))
+    with pytest.raises(ValueError) as caught:
+        configure()
+    assert "ttnn sees no chip" in message(caught)
+
+
+def test_an_architecture_that_nobody_serves_is_refused_with_the_known_ones(bundle, configure, checkpoint):
+    bundle({})
+    with pytest.raises(ValueError) as caught:
+        configure(checkpoint(architectures=["Qwen2ForCausalLM"], model_type="qwen2"))
+    assert "No Tenstorrent model serves the architecture 'Qwen2ForCausalLM'" in message(caught)
+    assert "TTLlamaForCausalLM" in message(caught)
+
+
+def test_a_class_that_cannot_be_imported_is_named(bundle, configure, tmp_path):
+    bundle({})
+    next((tmp_path / "bundles").glob("*/*.py")).write_text("import a_package_that_is_missing\n")
+    with pytest.raises(ValueError) as caught:
+        configure()
+    assert "a_package_that_is_missing" in message(caught)
+
+
+def test_the_v2_model_runner_is_refused(bundle, configure, monkeypatch):
+    bundle({})
+    monkeypatch.setenv("VLLM_USE_V2_MODEL_RUNNER", "1")
+    with pytest.raises(ValueError) as caught:
+        configure()
+    assert "V2" in message(caught)
+
+
+def settled(config) -> dict[str, object]:
+    return {
+        "worker": config.parallel_config.worker_cls,
+        "scheduler": config.scheduler_config.scheduler_cls,
+        "data_parallel": config.parallel_config.data_parallel_size,
+        "executor": config.parallel_config.distributed_executor_backend,
+        "seqs": config.scheduler_config.max_num_seqs,
+        "budget": config.scheduler_config.max_num_batched_tokens,
+        "threshold": config.scheduler_config.long_prefill_token_threshold,
+        "chunked": config.scheduler_config.enable_chunked_prefill,
+        "async": config.scheduler_config.async_scheduling,
+        "prefix": config.cache_config.enable_prefix_caching,
+        "block": config.cache_config.block_size,
+        "logprobs": config.model_config.max_logprobs,
+        "compact": config.structured_outputs_config.disable_any_whitespace,
+        "architectures": list(config.model_config.hf_config.architectures),
+        "additional": dict(config.additional_config),
+    }
+
+
+# capabilities, bundle's metadata, engine arguments, what comes out
+ADJUSTED = {
+    "bare model": (
+        {},
+        {},
+        {},
+        {"chunked": False, "budget": 4096, "async": False, "prefix": False, "block": 64, "compact": True},
+    ),
+    "full model": (FULL, {}, {}, {"chunked": True, "async": True, "prefix": True}),
+    "classes": (
+        FULL,
+        {},
+        {},
+        {"worker": "vllm_tt_plugin.worker.TTWorker", "scheduler": "vllm_tt_plugin.scheduler.TTScheduler"},
+    ),
+    "own worker and scheduler": (
+        FULL,
+        {},
+        {"worker_cls": "vllm_tt_plugin.worker.Mine", "scheduler_cls": "vllm.v1.core.sched.scheduler.Scheduler"},
+        {"worker": "vllm_tt_plugin.worker.Mine", "scheduler": "vllm.v1.core.sched.scheduler.Scheduler"},
+    ),
+    "logprobs": (FULL, {}, {"max_logprobs": 50}, {"logprobs": 20}),
+    "all logprobs": (FULL, {}, {"max_logprobs": -1}, {"logprobs": 20}),
+    "few logprobs": (FULL, {}, {"max_logprobs": 5}, {"logprobs": 5}),
+    "block size": (FULL, {}, {"block_size": 32}, {"block": 32}),
+    "odd block size": (FULL, {}, {"block_size": 16}, {"block": 16}),
+    "no chunked prefill": (
+        FULL,
+        {},
+        {"enable_chunked_prefill": False, "max_num_batched_tokens": 8192},
+        {"chunked": False, "budget": 8192},
+    ),
+    "threshold": ({}, {}, {"long_prefill_token_threshold": 512}, {"threshold": 0}),
+    "chunk budget": (FULL, {}, {"max_num_batched_tokens": 512}, {"chunked": True, "budget": 512}),
+    "prefix caching off": (FULL, {}, {"enable_prefix_caching": False}, {"prefix": False}),
+    "sync": (FULL, {}, {"async_scheduling": False}, {"async": False}),
+    "lanes": (
+        FULL,
+        {"data_parallel": "lanes"},
+        {"data_parallel_size": 4, "max_num_seqs": 8},
+        {
+            "data_parallel": 1,
+            "seqs": 32,
+            "executor": "uni",
+            "scheduler": "vllm_tt_plugin.lane_scheduler.TTLaneCoordinator",
+            "additional": {"_tt_resolved_lane_count": 4},
+        },
+    ),
+    "prefixed": (FULL, {}, {}, {"architectures": ["TTLlamaForCausalLM"]}),
+    "options stay": (
+        FULL,
+        {},
+        {"additional_config": {"tt": {"sample_on_device_mode": "all"}, "other": 1}},
+        {"additional": {"tt": {"sample_on_device_mode": "all"}, "other": 1}},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(ADJUSTED))
+def test_a_launch_is_settled_and_settles_again_to_the_same(bundle, configure, name):
+    """Fails when a rule is not idempotent: vLLM's processes may run the hook on its own result."""
+    from vllm.platforms import current_platform
+
+    capabilities, metadata, arguments, wanted = ADJUSTED[name]
+    bundle(capabilities, **metadata)
+    config = configure(**arguments)
+    first = settled(config)
+    assert {key: first[key] for key in wanted} == wanted
+    again = copy.deepcopy(config)
+    current_platform.check_and_update_config(again)
+    assert settled(again) == first
+    assert settled(configure(**arguments)) == first
+
+
+def test_the_v1_contract_is_in_force(bundle, configure):
+    bundle(FULL)
+    assert configure().use_v2_model_runner is False
+
+
+def test_lines_that_operators_search_for_are_logged(bundle, configure, caplog):
+    bundle(FULL)
+    with caplog.at_level(logging.INFO, "vllm.tt"), caplog_on_vllm(caplog):
+        configure(max_logprobs=50, additional_config={"tt": {"trace_mod": "all"}})
+    text = "\n".join(caplog.messages)
+    for line in (
+        "Chunked prefill enabled for ",
+        "Automatic prefix caching is enabled",
+        "max_logprobs=50 exceeds TT device limit of 20, clamping to 20",
+        "Unknown TT option additional_config.tt.trace_mod is ignored; did you mean 'trace_mode'?",
+    ):
+        assert line in text
+
+
+class caplog_on_vllm:
+    """vLLM's logger does not propagate; the handler is put on it directly."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        self.handler = caplog.handler
+
+    def __enter__(self) -> None:
+        logging.getLogger("vllm").addHandler(self.handler)
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("vllm").removeHandler(self.handler)
+
+
+def test_a_configuration_without_a_model_is_tolerated():
+    from vllm.config import VllmConfig
+
+    assert VllmConfig().parallel_config.worker_cls == "vllm_tt_plugin.worker.TTWorker"
+
+
+def test_the_dotted_form_of_an_option_arrives(checkpoint):
+    from vllm.engine.arg_utils import EngineArgs
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    parser = EngineArgs.add_cli_args(FlexibleArgumentParser())
+    given = ["--model", checkpoint(), "--additional-config.tt.trace_mode", "none"]
+    given += ["--additional-config.tt.trace_region_size", "5"]
+    arguments = parser.parse_args(given)
+    assert arguments.additional_config == {"tt": {"trace_mode": "none", "trace_region_size": 5}}
+
+
+def test_standard_data_parallel_ranks_get_disjoint_groups(bundle, configure, monkeypatch):
+    bundle(FULL)
+    monkeypatch.setenv("MESH_DEVICE", "T3K")
+    config = configure(data_parallel_size=2)
+    groups = config.additional_config["_tt_standard_dp_visible_groups"]
+    assert groups == ["0,1,2,3", "4,5,6,7"]
+    assert config.additional_config["_tt_standard_dp_mesh_grids"] == dict.fromkeys(groups, [1, 4])
+
+
+def test_standard_data_parallel_of_a_mixture_of_experts_is_refused(bundle, configure):
+    bundle(FULL, moe=True)
+    with pytest.raises(ValueError) as caught:
+        configure(data_parallel_size=2)
+    assert "--data-parallel-size 2 is not supported" in message(caught)
+
+
+def test_a_mesh_that_does_not_split_is_refused_with_one_line(bundle, configure, monkeypatch):
+    bundle(FULL)
+    monkeypatch.setenv("MESH_DEVICE", "T3K")
+    with pytest.raises(ValueError) as caught:
+        configure(data_parallel_size=3)
+    assert "discovery failed: 8 chips do not divide by 3 ranks" in message(caught)
+
+
+def test_a_worker_is_bound_to_its_group(bundle, configure, monkeypatch):
+    from tt_platform.vllm.ranks import bind_rank
+
+    bundle(FULL)
+    monkeypatch.setenv("MESH_DEVICE", "T3K")
+    config = configure(data_parallel_size=2)
+    config.parallel_config.data_parallel_rank_local = 1
+    environ: dict[str, str] = {}
+    assert bind_rank(config, environ) == (1, 4)
+    assert environ == {"TT_VISIBLE_DEVICES": "4,5,6,7"}
+
+
+def test_a_single_engine_is_not_bound(bundle, configure):
+    from tt_platform.vllm.ranks import bind_rank
+
+    bundle(FULL)
+    environ: dict[str, str] = {}
+    assert bind_rank(configure(), environ) is None
+    assert environ == {}
