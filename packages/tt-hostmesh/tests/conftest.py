@@ -1,60 +1,112 @@
 """A tiny checkpoint, a mesh, and a driver that calls a model as the plugin does."""
 
+import json
 from dataclasses import make_dataclass
 from types import SimpleNamespace
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-
-from tt_hostmesh import HostRuntime, Machine  # noqa: E402
-from tt_hostmesh.llama.generator import LegacyLlamaForCausalLM, LlamaForCausalLM  # noqa: E402
+from tt_hostmesh import HostRuntime, Machine
+from tt_hostmesh.llama.generator import LegacyLlamaForCausalLM, LlamaForCausalLM
 
 BLOCK = 16
 MAX_LEN = 256
+VOCABULARY = 160
+
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "vocab_size": VOCABULARY,
+    "hidden_size": 48,
+    "intermediate_size": 80,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-5,
+    "max_position_embeddings": MAX_LEN,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+    "tie_word_embeddings": False,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "bos_token_id": None,
+    "eos_token_id": None,
+}
 
 
-def tiny_config(**changes):
-    values = {
-        "vocab_size": 160,
-        "hidden_size": 48,
-        "intermediate_size": 80,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 6,
-        "num_key_value_heads": 2,
-        "head_dim": 8,
-        "max_position_embeddings": MAX_LEN,
-        "tie_word_embeddings": False,
-        "initializer_range": 0.25,
-        "bos_token_id": None,
-        "eos_token_id": None,
-    }
-    return transformers.LlamaConfig(**{**values, **changes})
+def shapes(config):
+    """Tensor name -> shape of a Llama checkpoint."""
+    c = SimpleNamespace(**config)
+    query, key = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
+    out = {"model.embed_tokens.weight": (c.vocab_size, c.hidden_size), "model.norm.weight": (c.hidden_size,)}
+    if not c.tie_word_embeddings:
+        out["lm_head.weight"] = (c.vocab_size, c.hidden_size)
+    for i in range(c.num_hidden_layers):
+        layer = f"model.layers.{i}."
+        linear = {
+            "self_attn.q_proj": (query, c.hidden_size, c.attention_bias),
+            "self_attn.k_proj": (key, c.hidden_size, c.attention_bias),
+            "self_attn.v_proj": (key, c.hidden_size, c.attention_bias),
+            "self_attn.o_proj": (c.hidden_size, query, c.attention_bias),
+            "mlp.gate_proj": (c.intermediate_size, c.hidden_size, c.mlp_bias),
+            "mlp.up_proj": (c.intermediate_size, c.hidden_size, c.mlp_bias),
+            "mlp.down_proj": (c.hidden_size, c.intermediate_size, c.mlp_bias),
+        }
+        for name, (rows, columns, bias) in linear.items():
+            out[f"{layer}{name}.weight"] = (rows, columns)
+            if bias:
+                out[f"{layer}{name}.bias"] = (rows,)
+        for norm in ("input_layernorm", "post_attention_layernorm"):
+            out[f"{layer}{norm}.weight"] = (c.hidden_size,)
+    return out
 
 
-def save_checkpoint(directory, seed=0, shard_size="5GB", **changes):
-    torch.manual_seed(seed)
-    model = transformers.LlamaForCausalLM(tiny_config(**changes)).eval().float()
-    model.save_pretrained(directory, max_shard_size=shard_size)
-    return model
+def save_checkpoint(directory, *, shards=1, seed=0, **changes):
+    """Random weights and a config.json; returns the configuration as the model gets it."""
+    config = {**CONFIG, **changes}
+    generator = torch.Generator().manual_seed(seed)
+    tensors = {}
+    for name, shape in shapes(config).items():
+        noise = torch.randn(shape, generator=generator)
+        tensors[name] = 1 + 0.1 * noise if "norm" in name else 0.25 * noise
+    (directory / "config.json").write_text(json.dumps(config))
+    if shards == 1:
+        save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
+    else:
+        names = {f"model-{i}.safetensors": sorted(tensors)[i::shards] for i in range(shards)}
+        for file, members in names.items():
+            save_file({name: tensors[name] for name in members}, directory / file, metadata={"format": "pt"})
+        index = {name: file for file, members in names.items() for name in members}
+        (directory / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
+    return SimpleNamespace(**config, _name_or_path=str(directory))
+
+
+def greedy_reference(config):
+    """Greedy continuation by transformers on the same weights: reference(prompt, count) -> ids."""
+    transformers = pytest.importorskip("transformers")
+    model = transformers.LlamaForCausalLM.from_pretrained(config._name_or_path, dtype=torch.float32).eval()
+
+    def reference(prompt, count):
+        ids = torch.tensor([prompt])
+        mask = torch.ones_like(ids)
+        out = model.generate(ids, attention_mask=mask, max_new_tokens=count, do_sample=False, pad_token_id=0)
+        return out[0, len(prompt) :].tolist()
+
+    return reference
 
 
 @pytest.fixture(scope="session")
-def checkpoint(tmp_path_factory):
-    """(directory, transformers model) of a random Llama."""
-    directory = tmp_path_factory.mktemp("tiny-llama")
-    return directory, save_checkpoint(directory)
+def tiny(tmp_path_factory):
+    """Configuration of a random Llama on disk."""
+    return save_checkpoint(tmp_path_factory.mktemp("tiny-llama"))
 
 
-@pytest.fixture
-def make_checkpoint(tmp_path):
-    """Save a random Llama with changed configuration; gives (directory, transformers model)."""
-
-    def make(**changes):
-        return tmp_path, save_checkpoint(tmp_path, **changes)
-
-    return make
+@pytest.fixture(scope="session")
+def reference(tiny):
+    return greedy_reference(tiny)
 
 
 @pytest.fixture
@@ -66,20 +118,19 @@ def machine():
 
 
 @pytest.fixture
-def load(machine, checkpoint):
-    """Load the tiny model: load(lanes=1, batch=4, ...) -> Driver. Closes the mesh afterwards."""
+def load(machine, tiny):
+    """load(cls, lanes=1, batch=4, ...) -> Driver over a loaded model. The mesh is closed at the end of the test."""
     runtime = HostRuntime(machine)
     opened = []
 
-    def make(cls=LlamaForCausalLM, *, directory=None, lanes=1, batch=4, blocks=64, max_len=MAX_LEN, block=BLOCK):
+    def make(cls=LlamaForCausalLM, *, config=tiny, lanes=1, batch=4, blocks=64, max_len=MAX_LEN, trace=50_000_000):
         if lanes > 1:
             machine.environ = {"TT_HOST_CLUSTER": "T3K"}
             runtime.set_fabric_config(config="FABRIC_1D")
-        mesh = runtime.open_mesh_device((1, lanes), trace_region_size=50_000_000)
+        mesh = runtime.open_mesh_device((1, lanes), trace_region_size=trace)
         opened.append(mesh)
-        config = transformers.AutoConfig.from_pretrained(directory or checkpoint[0])
         model = cls.initialize_vllm_model(config, mesh, batch, max_seq_len=max_len, tt_data_parallel=lanes)
-        return Driver(model, runtime, batch, lanes, blocks, block, max_len, config)
+        return Driver(model, runtime, mesh, batch, lanes, blocks, max_len, config)
 
     yield make
     for mesh in opened:
@@ -89,73 +140,67 @@ def load(machine, checkpoint):
             runtime.close_mesh_device(mesh)
 
 
-def greedy(rows):
-    """Sampling parameters of `rows` greedy rows."""
-    return params(rows)
+NEUTRAL = {
+    "temperature": 0.0,
+    "top_k": 1,
+    "top_p": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "repetition_penalty": 1.0,
+    "seed": None,
+    "num_logprobs": -2,
+    "enable_log_probs": False,
+}
+Params = make_dataclass("Params", list(NEUTRAL), frozen=True)
 
 
 def params(rows, **columns):
-    neutral = {
-        "temperature": 0.0,
-        "top_k": 1,
-        "top_p": 1.0,
-        "presence_penalty": 0.0,
-        "frequency_penalty": 0.0,
-        "repetition_penalty": 1.0,
-        "seed": None,
-        "num_logprobs": -2,
-        "enable_log_probs": False,
-    }
-    lists = {name: [value] * rows for name, value in neutral.items()}
+    """Sampling parameters of `rows` rows, greedy but for `columns` (a list, or one value for all)."""
+    lists = {name: [value] * rows for name, value in NEUTRAL.items()}
     for name, value in columns.items():
-        lists[name] = value if isinstance(value, list) else [value] * rows
-    return PARAMS(**lists)
-
-
-FIELDS = "temperature top_k top_p presence_penalty frequency_penalty repetition_penalty seed num_logprobs"
-PARAMS = make_dataclass("TTSamplingParams", [*FIELDS.split(), "enable_log_probs"], frozen=True)
-
-
-class Request(SimpleNamespace):
-    """tokens: all ids so far; row; blocks: lane-local ids."""
+        lists[name] = list(value) if isinstance(value, list) else [value] * rows
+    return Params(**lists)
 
 
 class Driver:
-    """Rows, blocks and calls of a plugin, one simple request table; `decode` is one synchronous step."""
+    """A plugin in small: rows, blocks and the calls. `live` maps rows to requests; a request has `tokens`, `row`,
+    `blocks` (lane-local) and `computed`."""
 
-    def __init__(self, model, runtime, batch, lanes, blocks, block, max_len, config):
-        self.model, self.runtime, self.config = model, runtime, config
-        self.batch, self.lanes, self.block = batch, lanes, block
-        self.width = min(-(-max_len // block), blocks)
-        heads = config.num_key_value_heads
-        self.kv = model.allocate_kv_cache(
-            (blocks, heads, block, config.head_dim), torch.float32, config.num_hidden_layers
-        )
-        self.free = [list(range(1, blocks)) for _ in range(lanes)]
+    def __init__(self, model, runtime, mesh, batch, lanes, blocks, max_len, config):
+        self.model, self.runtime, self.mesh, self.config = model, runtime, mesh, config
+        self.batch, self.lanes = batch, lanes
+        self.width = min(-(-max_len // BLOCK), blocks)
+        shape = (blocks, config.num_key_value_heads, BLOCK, config.head_dim)
+        self.kv = model.allocate_kv_cache(shape, torch.float32, config.num_hidden_layers)
+        self.free = [list(range(blocks - 1, 0, -1)) for _ in range(lanes)]
         self.live = {}
-        self.fresh = True
         self.v1 = getattr(model, "decode_input_update_contract", 0) >= 1
+        self.forget()
+
+    def forget(self):
+        """Nothing is resident: the next decode brings everything."""
+        self.fresh, self.host, self.table, self.rows = True, None, None, ()
 
     def warm_up(self):
         self.model.warmup_model_prefill(self.kv, True, True)
         self.model.warmup_model_decode(self.kv, True, self.batch, self.width, True)
+        self.forget()
 
     def lane(self, row):
         return row * self.lanes // self.batch
 
-    def admit(self, prompt, row, blocks=()):
-        request = Request(tokens=list(prompt), row=row, blocks=list(blocks), computed=0)
+    def admit(self, prompt, row, blocks=(), computed=0):
+        request = SimpleNamespace(tokens=list(prompt), row=row, blocks=list(blocks), computed=computed)
         self.live[row] = request
         return request
 
-    def finish(self, request, keep_blocks=False):
+    def finish(self, request, keep=0):
+        """The request leaves; its blocks but for the first `keep` are free, next to be used."""
         del self.live[request.row]
-        if not keep_blocks:
-            self.free[self.lane(request.row)] = request.blocks + self.free[self.lane(request.row)]
-        self.fresh = True
+        self.free[self.lane(request.row)] += reversed(request.blocks[keep:])
 
     def grow(self, request, length):
-        while len(request.blocks) * self.block < length:
+        while len(request.blocks) * BLOCK < length:
             request.blocks.append(self.free[self.lane(request.row)].pop())
 
     def prefill_call(self, requests, ends=None, sampling=None):
@@ -166,7 +211,7 @@ class Driver:
             self.grow(request, end)
             tokens[i, :end] = torch.tensor(request.tokens[:end])
             table[i, : len(request.blocks)] = torch.tensor(request.blocks)
-        call = {
+        return {
             "tokens": tokens,
             "page_table": table,
             "kv_cache": self.kv,
@@ -174,14 +219,14 @@ class Driver:
             "prompt_lens": torch.tensor(ends).numpy(),
             "start_pos": torch.tensor([request.computed for request in requests], dtype=torch.int32),
             "empty_slots": [request.row for request in requests],
+            **({} if sampling is None else {"sampling_params": sampling}),
         }
-        return {**call, "sampling_params": sampling} if sampling is not None else call
 
     def prefill(self, requests, ends=None, sampling=None, final=True):
-        """One prefill call; with `final` the sampled (or greedy) token is appended. Gives the raw result."""
+        """One prefill; with `final` the next token is appended to every request. Gives the raw result."""
         call = self.prefill_call(requests, ends, sampling)
         out = self.model.prefill_forward(**call)
-        for request, end in zip(requests, ends or [len(r.tokens) for r in requests], strict=True):
+        for request, end in zip(requests, call["prompt_lens"].tolist(), strict=True):
             request.computed = end
         if final:
             tokens = out[0][:, 0] if sampling is not None else out[:, -1].argmax(-1)
@@ -206,7 +251,7 @@ class Driver:
         return {**call, **self.commands(sampling, table), **changes}
 
     def commands(self, sampling, table):
-        transition = self.fresh or (sampling is None) != self.host
+        transition = self.fresh or self.host is not (sampling is None) or self.rows != tuple(sorted(self.live))
         if not self.v1:
             return {} if sampling is None else {"reset_batch": transition}
         reload = sampling is None or transition
@@ -217,48 +262,36 @@ class Driver:
             "reset_sampling_state": sampling is not None and transition,
         }
 
-    host = None
-    table = None
-
-    def accepted(self, call, sampling):
-        self.table, self.host, self.fresh = call["page_table"].clone(), sampling is None, False
+    def accepted(self, call):
+        """The model took a decode call."""
+        self.table, self.host, self.fresh = call["page_table"].clone(), "sampling_params" not in call, False
+        self.rows = tuple(sorted(self.live))
         for request in self.live.values():
-            request.computed = len(request.tokens)
+            request.computed += 1
 
     def append(self, out, sampling):
-        tokens = out[0].tolist() if sampling is not None else out[0][:, -1].argmax(-1).tolist()
+        tokens = out[0] if sampling is not None else out[0][:, -1].argmax(-1)
         for row, request in self.live.items():
-            request.tokens.append(tokens[row])
+            request.tokens.append(int(tokens[row]))
 
     def decode(self, sampling=None, **changes):
-        """One step, result appended to every live request. Gives the raw result."""
+        """One synchronous step; its tokens are appended to every live request. Gives the raw result."""
         call = self.decode_call(sampling, **changes)
         out = self.model.decode_forward(**call)
-        self.accepted(call, sampling)
+        self.accepted(call)
         self.append(out, sampling)
         return out
 
 
 @pytest.fixture
-def reference(checkpoint):
-    """Greedy continuation by transformers: reference(prompt, n) -> token ids."""
-    return reference_of(checkpoint[1])
-
-
-def reference_of(model):
-    def generate(prompt, count):
-        ids = torch.tensor([prompt])
-        out = model.generate(
-            ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, do_sample=False, pad_token_id=0
-        )
-        return out[0, len(prompt) :].tolist()
-
-    return generate
-
-
-@pytest.fixture
 def tools():
-    """The helpers above, for tests."""
+    """Helpers for tests: params, save_checkpoint, greedy_reference, the two classes."""
     return SimpleNamespace(
-        params=params, greedy=greedy, reference_of=reference_of, Legacy=LegacyLlamaForCausalLM, V1=LlamaForCausalLM
+        params=params,
+        save_checkpoint=save_checkpoint,
+        greedy_reference=greedy_reference,
+        V1=LlamaForCausalLM,
+        Legacy=LegacyLlamaForCausalLM,
+        vocabulary=VOCABULARY,
+        block=BLOCK,
     )

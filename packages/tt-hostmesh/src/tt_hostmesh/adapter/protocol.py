@@ -69,7 +69,8 @@ def _stage_legacy(state: Resident, call: DecodeCall, vocab_size: int) -> None:
 
 
 def _fresh_counts(state: Resident, call: DecodeCall, vocab_size: int) -> TokenCounts | None:
-    if state.sampling is None or not state.sampling.penalised:
+    live = (state.positions >= 0).nonzero()[:, 0]
+    if state.sampling is None or not state.sampling.take(live).penalised:
         return None
     if call.prompt_tokens is None:
         raise ValueError("a penalty is active on the device but the call has no prompt_tokens (tt-metal contract 1.6)")

@@ -16,7 +16,7 @@ from tt_hostmesh.errors import HostMeshError
 from tt_hostmesh.strict.breach import Limits, Where
 from tt_hostmesh.strict.decode import DecodeWrites, check_padding, check_step, enter_step
 from tt_hostmesh.strict.ledger import Ledger
-from tt_hostmesh.strict.parameters import check_parameters, penalised, snapshot
+from tt_hostmesh.strict.parameters import check_abilities, check_parameters, penalised, snapshot
 from tt_hostmesh.strict.plan import (
     DeviceMirror,
     Effective,
@@ -79,6 +79,7 @@ class ContractChecker:
         self._check_width(where, "1.5", view.pool.shape[1])
         if arguments.sampling_params is not None:
             check_parameters(where, arguments.sampling_params, len(view.slots))
+            check_abilities(where, arguments.sampling_params, range(len(view.slots)))
         finish()
         enter_prefill(where, self._book, ledger, view)
         self._mirror.prefilled(view.slots)
@@ -191,10 +192,11 @@ class ContractChecker:
             reset = given["reset_batch"]
             stale = layout_changed(self._mirror, effective.positions)
             where.require(reset or not stale, "1.6", "reset_batch is False, but the layout changed")
-        for name in ("prompt_tokens", "output_tokens"):
-            self._check_history(
-                where, name, getattr(arguments, name), needed=reset and penalised(arguments.sampling_params)
-            )
+        live = np.flatnonzero(effective.positions >= 0).tolist()
+        check_abilities(where, arguments.sampling_params, live)
+        needed = reset and penalised(arguments.sampling_params, live)
+        self._check_history(where, "prompt_tokens", arguments.prompt_tokens, needed=needed)
+        self._check_history(where, "output_tokens", arguments.output_tokens, needed=needed)
 
     def _check_history(self, where: Where, name: str, value: object, *, needed: bool) -> None:
         if value is None:

@@ -1,5 +1,6 @@
 """The sampling parameter object (contract 1.8)."""
 
+from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -14,10 +15,7 @@ FIELDS = (*FLOATS, *INTS, *OPTIONAL_INTS, "enable_log_probs")
 
 
 def check_parameters(where: Where, params: Any, rows: int) -> None:
-    """Exactly the nine fields, lists of python scalars of length `rows`, nothing the device cannot do.
-
-    Raises ContractError.
-    """
+    """Exactly the nine fields, lists of python scalars of length `rows`. Raises ContractError."""
     if not is_dataclass(params) or isinstance(params, type):
         raise where.breach(CLAUSE, f"sampling_params must be a dataclass object, not {type(params).__name__}")
     names = {field.name for field in fields(params)}
@@ -26,16 +24,19 @@ def check_parameters(where: Where, params: Any, rows: int) -> None:
         raise where.breach(CLAUSE, f"sampling_params must have exactly the nine fields; wrong: {', '.join(odd)}")
     for name in FIELDS:
         _check_column(where, name, getattr(params, name), rows)
-    for row in range(rows):
+
+
+def check_abilities(where: Where, params: Any, rows: Iterable[int]) -> None:
+    """The device can do what `rows`, those that are sampled, ask for. Raises ContractError."""
+    for row in rows:
         _check_row(where, params, row)
 
 
-def penalised(params: Any) -> bool:
-    """Whether a row has a penalty that is not neutral."""
-    return (
-        any(params.presence_penalty)
-        or any(params.frequency_penalty)
-        or any(value not in (0.0, 1.0) for value in params.repetition_penalty)
+def penalised(params: Any, rows: Iterable[int]) -> bool:
+    """Whether one of `rows` has a penalty that is not neutral."""
+    return any(
+        params.presence_penalty[row] or params.frequency_penalty[row] or params.repetition_penalty[row] not in (0, 1)
+        for row in rows
     )
 
 
