@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import logging
+import re
+import sys
 
 import pytest
 
@@ -26,9 +28,9 @@ FULL = {
 }
 
 
-def message(caught: pytest.ExceptionInfo[Exception]) -> str:
-    """What the operator reads: pydantic puts the line behind its own heading."""
-    return str(caught.value)
+def refused(*texts: str):
+    """What the operator reads contains ``texts``, in this order; pydantic puts a heading before our line."""
+    return pytest.raises(ValueError, match=".*".join(map(re.escape, texts)))
 
 
 REJECTED = {
@@ -106,43 +108,37 @@ def test_every_rule_is_reached_here_or_said_not_to_be():
 def test_a_launch_that_cannot_work_is_refused_with_one_line(bundle, configure, name):
     bundle({})
     arguments, text = REJECTED[name]
-    with pytest.raises(ValueError) as caught:
+    with refused(text):
         configure(**arguments)
-    assert text in message(caught)
 
 
 def test_a_pooling_launch_is_refused(bundle, configure):
     bundle({})
-    with pytest.raises(ValueError) as caught:
+    with refused("--runner pooling is not supported"):
         configure(runner="pooling")
-    assert "--runner pooling is not supported" in message(caught)
 
 
 @pytest.mark.parametrize(("variable", "value"), [("MESH_DEVICE", "T4K"), ("TT_VISIBLE_DEVICES", "first")])
 def test_an_environment_that_cannot_be_read_is_refused(bundle, configure, monkeypatch, variable, value):
     bundle({})
     monkeypatch.setenv(variable, value)
-    with pytest.raises(ValueError) as caught:
+    with refused(f"{variable}={value!r}"):
         configure()
-    assert f"{variable}={value!r}" in message(caught)
 
 
 def test_a_runtime_that_does_not_exist_is_refused_with_the_three_names(bundle, configure, monkeypatch):
     bundle({})
     monkeypatch.setenv("TT_RUNTIME", "gpu")
-    with pytest.raises(ValueError) as caught:
+    with refused("TT_RUNTIME='gpu' is not a runtime: allowed auto, ttnn, host"):
         configure()
-    assert "TT_RUNTIME='gpu' is not a runtime: allowed auto, ttnn, host" in message(caught)
 
 
 def test_a_runtime_that_is_not_installed_is_refused(bundle, configure, monkeypatch):
-    pytest.importorskip("vllm")
     bundle({})
     monkeypatch.setenv("TT_RUNTIME", "ttnn")
-    monkeypatch.setitem(__import__("sys").modules, "ttnn", None)
-    with pytest.raises(ValueError) as caught:
+    monkeypatch.setitem(sys.modules, "ttnn", None)
+    with refused("ttnn cannot be imported"):
         configure()
-    assert "ttnn cannot be imported" in message(caught)
 
 
 def test_a_runtime_without_a_device_is_refused(bundle, configure, monkeypatch):
@@ -151,33 +147,28 @@ def test_a_runtime_without_a_device_is_refused(bundle, configure, monkeypatch):
 
     bundle({})
     monkeypatch.setattr(platform, "check_device", lambda config: DeviceCheck("ttnn", "ttnn sees no chip"))
-    with pytest.raises(ValueError) as caught:
+    with refused("ttnn sees no chip"):
         configure()
-    assert "ttnn sees no chip" in message(caught)
 
 
 def test_an_architecture_that_nobody_serves_is_refused_with_the_known_ones(bundle, configure, checkpoint):
     bundle({})
-    with pytest.raises(ValueError) as caught:
+    with refused("No Tenstorrent model serves the architecture 'Qwen2ForCausalLM'", "TTLlamaForCausalLM"):
         configure(checkpoint(architectures=["Qwen2ForCausalLM"], model_type="qwen2"))
-    assert "No Tenstorrent model serves the architecture 'Qwen2ForCausalLM'" in message(caught)
-    assert "TTLlamaForCausalLM" in message(caught)
 
 
 def test_a_class_that_cannot_be_imported_is_named(bundle, configure, tmp_path):
     bundle({})
     next((tmp_path / "bundles").glob("*/*.py")).write_text("import a_package_that_is_missing\n")
-    with pytest.raises(ValueError) as caught:
+    with refused("a_package_that_is_missing"):
         configure()
-    assert "a_package_that_is_missing" in message(caught)
 
 
 def test_the_v2_model_runner_is_refused(bundle, configure, monkeypatch):
     bundle({})
     monkeypatch.setenv("VLLM_USE_V2_MODEL_RUNNER", "1")
-    with pytest.raises(ValueError) as caught:
+    with refused("V2"):
         configure()
-    assert "V2" in message(caught)
 
 
 def settled(config) -> dict[str, object]:
@@ -329,22 +320,20 @@ def test_standard_data_parallel_ranks_get_disjoint_groups(bundle, configure, mon
     config = configure(data_parallel_size=2)
     groups = config.additional_config["_tt_standard_dp_visible_groups"]
     assert groups == ["0,1,2,3", "4,5,6,7"]
-    assert config.additional_config["_tt_standard_dp_mesh_grids"] == dict.fromkeys(groups, [1, 4])
+    assert config.additional_config["_tt_standard_dp_mesh_grids"] == {group: [1, 4] for group in groups}
 
 
 def test_standard_data_parallel_of_a_mixture_of_experts_is_refused(bundle, configure):
     bundle(FULL, moe=True)
-    with pytest.raises(ValueError) as caught:
+    with refused("--data-parallel-size 2 is not supported"):
         configure(data_parallel_size=2)
-    assert "--data-parallel-size 2 is not supported" in message(caught)
 
 
 def test_a_mesh_that_does_not_split_is_refused_with_one_line(bundle, configure, monkeypatch):
     bundle(FULL)
     monkeypatch.setenv("MESH_DEVICE", "T3K")
-    with pytest.raises(ValueError) as caught:
+    with refused("discovery failed: 8 chips do not divide by 3 ranks"):
         configure(data_parallel_size=3)
-    assert "discovery failed: 8 chips do not divide by 3 ranks" in message(caught)
 
 
 def test_a_worker_is_bound_to_its_group(bundle, configure, monkeypatch):
