@@ -1,0 +1,76 @@
+"""The names that other people's configurations, scripts and environments carry."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib import import_module
+from importlib.metadata import entry_points
+from types import SimpleNamespace
+
+import pytest
+
+from vllm_tt_plugin.config import get_tt_config
+
+NAMES = [
+    ("platform", "TTPlatform"),
+    ("worker", "TTWorker"),
+    ("scheduler", "TTScheduler"),
+    ("lane_scheduler", "TTLaneCoordinator"),
+]
+PROBE = """
+import sys
+import vllm
+from vllm.platforms import current_platform
+from vllm.plugins import load_general_plugins
+load_general_plugins()
+ours = sorted(n for n in sys.modules if n.split(".")[0] in {"ttnn", "tt_hostmesh", "tt_worker", "tt_scheduler"})
+import os
+print(type(current_platform).__name__, ours, os.environ.get("VLLM_USE_V2_MODEL_RUNNER"))
+"""
+
+
+def test_the_entry_points_are_those_of_the_reference_plugin() -> None:
+    platforms = {e.name: e.value for e in entry_points(group="vllm.platform_plugins")}
+    general = {e.name: e.value for e in entry_points(group="vllm.general_plugins")}
+    assert platforms["tt"] == "vllm_tt_plugin.entrypoints:platform_plugin"
+    assert general["tt_model_registry"] == "vllm_tt_plugin.entrypoints:register"
+
+
+@pytest.mark.vllm
+@pytest.mark.parametrize(("module", "name"), NAMES)
+def test_drop_in_names_are_the_classes_themselves(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TT_RUNTIME", "host")
+    assert isinstance(getattr(import_module(f"vllm_tt_plugin.{module}"), name), type)
+
+
+def test_get_tt_config_is_the_tt_entry_of_additional_config() -> None:
+    options = {"trace_mode": "none"}
+    assert get_tt_config(SimpleNamespace(additional_config={"tt": options})) is options  # type: ignore[arg-type]
+    assert get_tt_config(SimpleNamespace(additional_config=None)) == {}  # type: ignore[arg-type]
+
+
+def probe(**environ: str) -> str:
+    clean = {k: v for k, v in os.environ.items() if k not in {"TT_RUNTIME", "VLLM_PLUGINS", "VLLM_USE_V2_MODEL_RUNNER"}}
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE], capture_output=True, text=True, timeout=300, env={**clean, **environ}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+def test_an_ordinary_environment_is_not_disturbed() -> None:
+    """No ttnn, no TT_RUNTIME: the platform is the same as without the plugin; nothing is loaded or set."""
+    with_plugin = probe()
+    without = probe(VLLM_PLUGINS="none_of_ours")
+    assert with_plugin == without
+    assert with_plugin.endswith("[] None")
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+def test_the_software_mesh_activates_by_name_only() -> None:
+    assert probe(TT_RUNTIME="host").startswith("TTPlatform")
