@@ -49,11 +49,12 @@ def main() -> int:
             with console.status("Stopping"):
                 code = server.stop()
         events = [json.loads(line) for line in (log / "steps.jsonl").read_text().splitlines()]
-        console.print(summary(events, speed, code))
         closed = "Closed the device mesh" in server.log.read_text()
+        console.print(summary(events, speed))
     if code != 0 or not closed:
         console.print(f"[red]The server did not stop cleanly: exit code {code}, mesh closed: {closed}")
         return 1
+    console.print("Stopped cleanly: exit code 0, mesh closed, no process left.")
     return 0
 
 
@@ -74,7 +75,13 @@ def demo_server(model: str, folder: Path, port: int | None) -> Server:
             "--max-num-seqs", "8",
             "--additional-config", json.dumps({"tt": tt}),
         ],
-        environ={"TT_RUNTIME": "host", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
+        environ={
+            "TT_RUNTIME": "host",
+            # Half a gigabyte of KV cache instead of a device's whole memory.
+            "TT_HOST_MAX_TOKENS_ALL_USERS": "16384",
+            "HF_HUB_OFFLINE": "1",
+            "VLLM_NO_USAGE_STATS": "1",
+        },
         log=folder / "server.log",
     )  # fmt: skip
     if port is not None:
@@ -111,19 +118,18 @@ def stream(server: Server, question: str) -> Iterator[str]:
                     yield delta["content"]
 
 
-def summary(events: list[dict[str, Any]], speed: float, code: int) -> Table:
+def summary(events: list[dict[str, Any]], speed: float) -> Table:
     mesh = next(event for event in events if event.get("event") == "mesh opened")
     steps = Counter(event["phase"] for event in events if "phase" in event)
     sampled = Counter(event["sampled"] for event in events if event.get("sampled"))
     table = Table(title="What the server did", show_header=False, title_justify="left")
     table.add_row("Platform", "tt")
     table.add_row("Runtime", f"{mesh['runtime']} (software mesh: no Tenstorrent card was used)")
-    table.add_row("Mesh", f"{mesh['grid']}, {mesh['devices']} device(s)")
+    table.add_row("Mesh", mesh["grid"])
     table.add_row("vLLM", version("vllm"))
     table.add_row("Steps", f"{steps['prefill']} prefill, {steps['decode']} decode, 0 mixed")
     table.add_row("Sampled", ", ".join(f"{count} steps on the {where}" for where, count in sampled.items()))
     table.add_row("Speed", f"{speed:.1f} tokens per second for one request")
-    table.add_row("Stopped", f"exit code {code}, mesh closed, no process left")
     return table
 
 

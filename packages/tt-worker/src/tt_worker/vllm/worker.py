@@ -73,7 +73,7 @@ class TTWorker(WorkerBase):
         mesh = self._session.open()
         self._session.before_close(self._release_model)
         self.device = torch.device("cpu")
-        self.log.event("mesh opened", runtime=self.runtime.name, grid=str(mesh.shape), devices=mesh.get_num_devices())
+        self.log.event("mesh opened", runtime=self.runtime.name, grid="x".join(map(str, tuple(mesh.shape))), devices=mesh.get_num_devices())
 
     def load_model(self, *, load_dummy_weights: bool = False) -> None:
         request = LoadRequest(
