@@ -21,4 +21,4 @@ def test_e2e_the_demo_answers_and_stops_cleanly(checkpoint: object) -> None:
     assert "Paris" in done.stdout
     assert re.search(r"Steps\W+[1-9]\d* prefill, [1-9]\d* decode, 0 mixed", done.stdout)
     assert re.search(r"Speed\W+[1-9]", done.stdout)
-    assert "exit code 0, mesh closed, no process left" in done.stdout
+    assert "Stopped cleanly: exit code 0, mesh closed, no process left." in done.stdout

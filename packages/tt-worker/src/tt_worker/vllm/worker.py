@@ -58,7 +58,7 @@ class TTWorker(WorkerBase):
 
     def init_device(self) -> None:
         # Before anything of tt-metal is imported: ttnn reads the visible chips once.
-        grid = bind_rank(self.vllm_config)
+        rank_grid = bind_rank(self.vllm_config)
         self.runtime: Runtime = load_runtime(RuntimeChoice.from_environ())
         served = served_model(
             list(self.model_config.hf_config.architectures or ()), test_models=self.options.register_test_models
@@ -68,12 +68,13 @@ class TTWorker(WorkerBase):
         self.model_class = load_class(served.resolution)
         self.capabilities = served.capabilities
         self._session = DeviceSession(
-            self.runtime, self.options, model_fabric=self.capabilities.fabric_config, grid=grid
+            self.runtime, self.options, model_fabric=self.capabilities.fabric_config, grid=rank_grid
         )
         mesh = self._session.open()
         self._session.before_close(self._release_model)
         self.device = torch.device("cpu")
-        self.log.event("mesh opened", runtime=self.runtime.name, grid="x".join(map(str, tuple(mesh.shape))), devices=mesh.get_num_devices())
+        grid = "x".join(map(str, tuple(mesh.shape)))
+        self.log.event("mesh opened", runtime=self.runtime.name, grid=grid, devices=mesh.get_num_devices())
 
     def load_model(self, *, load_dummy_weights: bool = False) -> None:
         request = LoadRequest(
