@@ -2,10 +2,24 @@
 
 import importlib.util
 import os
+import sys
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import pytest
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Small tensors gain nothing from threads, and on a busy machine their barriers cost a lot."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

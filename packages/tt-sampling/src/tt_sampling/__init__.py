@@ -3,7 +3,7 @@
 from tt_sampling.device import DeviceParams
 from tt_sampling.parameters import RowSampling, TTSamplingParams
 from tt_sampling.placement import DeviceSampler, Mode, Phase, Placement, PlacementTable, place, row_reasons
-from tt_sampling.reasons import Reason
+from tt_sampling.reasons import Reason, ReasonTally
 from tt_sampling.result import holds_logits
 from tt_sampling.seeds import Streams, draw_bits, uniform
 
@@ -15,6 +15,7 @@ __all__ = [
     "Placement",
     "PlacementTable",
     "Reason",
+    "ReasonTally",
     "RowSampling",
     "Streams",
     "TTSamplingParams",

@@ -1,6 +1,10 @@
 """Why a step cannot be sampled on the device."""
 
+import logging
+from collections import Counter
 from enum import Enum
+
+logger = logging.getLogger("vllm.tt.sampling")
 
 
 class Reason(Enum):
@@ -25,3 +29,26 @@ class Reason(Enum):
     TOP_LOGPROBS = "top logprobs, which this model's device sampler lacks"
     LOGPROB_TOKEN_IDS = "logprobs of chosen tokens"
     TOP_K = "top_k beyond the device sampler's"
+
+
+class ReasonTally:
+    """Counts where steps were sampled, and why on the host. Each reason is logged the first time it is met.
+
+    steps: host-sampled steps per reason; a step with two reasons counts for both.
+    """
+
+    def __init__(self) -> None:
+        self.steps: Counter[Reason] = Counter()
+        self.host_steps = 0
+        self.device_steps = 0
+
+    def count(self, reasons: frozenset[Reason]) -> None:
+        """One step was placed; no reasons means on the device."""
+        if not reasons:
+            self.device_steps += 1
+            return
+        self.host_steps += 1
+        for reason in reasons:
+            if reason not in self.steps:
+                logger.info("Sampling on the host because of: %s", reason.value)
+            self.steps[reason] += 1
