@@ -166,7 +166,7 @@ class ContractChecker:
         where.require(
             (remap // lane == np.arange(rows) // lane).all(),
             "1.6",
-            f"slot_remap {remap.tolist()} moves rows among lanes",
+            f"slot_remap {remap.tolist()} leaves a lane",
         )
         moved = (remap != np.arange(rows)).any()
         self._book.permute(remap)
@@ -185,6 +185,8 @@ class ContractChecker:
     def _check_sampling(
         self, where: Where, given: dict[str, bool], arguments: DecodeArguments, effective: Effective
     ) -> None:
+        live = np.flatnonzero(effective.positions >= 0).tolist()
+        check_abilities(where, arguments.sampling_params, live)
         if self._limits.protocol is Protocol.V1:
             check_sampling(where, self._mirror, given, arguments.sampling_params, effective.positions)
             reset = given["reset_sampling_state"]
@@ -192,8 +194,6 @@ class ContractChecker:
             reset = given["reset_batch"]
             stale = layout_changed(self._mirror, effective.positions)
             where.require(reset or not stale, "1.6", "reset_batch is False, but the layout changed")
-        live = np.flatnonzero(effective.positions >= 0).tolist()
-        check_abilities(where, arguments.sampling_params, live)
         needed = reset and penalised(arguments.sampling_params, live)
         self._check_history(where, "prompt_tokens", arguments.prompt_tokens, needed=needed)
         self._check_history(where, "output_tokens", arguments.output_tokens, needed=needed)

@@ -54,9 +54,7 @@ def _check_column(where: Where, name: str, value: Any, rows: int) -> None:
     if value is None and name in (*OPTIONAL_INTS[1:], "enable_log_probs"):
         return
     if not isinstance(value, list):
-        raise where.breach(
-            CLAUSE, f"sampling_params.{name} must be a list of python values, not {type(value).__name__}"
-        )
+        raise where.breach(CLAUSE, f"sampling_params.{name} must be a python list, not {type(value).__name__}")
     column: list[Any] = [*value]  # pyright: ignore[reportUnknownArgumentType]
     if len(column) != rows:
         raise where.breach(CLAUSE, f"sampling_params.{name} has {len(column)} entries for {rows} rows")
