@@ -84,6 +84,24 @@ CASES = {
     "no_prompt_embeds": [
         Case({"prompt_embeds": True}, REJECT, "--enable-prompt-embeds is not supported", {"prompt_embeds": False})
     ],
+    "one_token_a_step": [
+        Case(
+            {"output_tokens_per_step": 256, "model_class": "m:Diffusion"},
+            REJECT,
+            "m:Diffusion puts out blocks of 256 tokens",
+            {"output_tokens_per_step": 1},
+        )
+    ],
+    "text_only_class": [
+        Case(
+            {"multimodal": True, "model_class": "m:Text"},
+            ADJUST,
+            "m:Text takes text only: --language-model-only is set",
+            {"class_multimodal": True},
+            {"text_only": True},
+            warn=True,
+        )
+    ],
     "worker_class": [
         Case(
             {"worker_class": "auto"},
@@ -221,13 +239,6 @@ CASES = {
             {"supports_chunked_prefill": True},
             {"chunked_prefill": False},
         ),
-        Case(
-            {"chunked_prefill": True, "supports_chunked_prefill": True, "output_tokens_per_step": 256},
-            ADJUST,
-            "Chunked prefill is not supported",
-            {"output_tokens_per_step": 1},
-            {"chunked_prefill": False},
-        ),
     ],
     "no_prefill_threshold": [
         Case(
@@ -263,11 +274,12 @@ CASES = {
                 "chunked_prefill": True,
                 "supports_chunked_prefill": True,
                 "multimodal": True,
+                "class_multimodal": True,
                 "chunked_multimodal": True,
             },
             ADJUST,
             "multimodal inputs are kept whole",
-            {"multimodal": False},
+            {"class_multimodal": False},
             {"chunked_multimodal": False},
             warn=True,
         )
@@ -395,6 +407,8 @@ FACTS = st.fixed_dictionaries(
                 "async_scheduling",
                 "supports_async_decode",
                 "multimodal",
+                "class_multimodal",
+                "text_only",
                 "chunked_multimodal",
                 "any_whitespace",
                 "block_size_chosen",

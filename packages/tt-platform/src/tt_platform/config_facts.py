@@ -32,7 +32,9 @@ class ConfigFacts:
     model_problem: str | None = None  # why no class can serve the architecture, as a whole line
     runner_type: str = "generate"
     encoder_decoder: bool = False
-    multimodal: bool = False
+    multimodal: bool = False  # vLLM takes the checkpoint for multimodal
+    class_multimodal: bool = False  # the Tenstorrent class takes images
+    text_only: bool = False  # vLLM refuses multimodal inputs
     moe: bool = False
     hybrid_state: bool = False  # attention mixed with recurrent (mamba, GDN) layers
     max_model_len: int = 8192

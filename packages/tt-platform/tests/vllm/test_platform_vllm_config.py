@@ -17,6 +17,7 @@ UNREACHED = {
     "no_ray": "vLLM imports Ray first",
     "no_encoder_decoder": "vLLM wants the tokenizer and the audio processor of the checkpoint first",
     "v1_runner_features": "the features want a draft model or CUDA first",
+    "text_only_class": "vLLM wants the image processor of the checkpoint first",
     "whole_multimodal_inputs": "vLLM wants the image processor of the checkpoint first",
     "loose_json": "vLLM wants the backend's package, or its own options for it",
 }
@@ -78,6 +79,7 @@ OTHERS = {
     "v1_runner_variable",
     "architecture_served",
     "generates_text",
+    "one_token_a_step",
     "worker_class",
     "lane_data_parallel",
     "no_moe_standard_data_parallel",
@@ -162,6 +164,77 @@ def test_a_class_that_cannot_be_imported_is_named(bundle, configure, tmp_path):
     next((tmp_path / "bundles").glob("*/*.py")).write_text("import a_package_that_is_missing\n")
     with refused("a_package_that_is_missing"):
         configure()
+
+
+def test_a_model_that_puts_out_blocks_is_refused(bundle, configure):
+    bundle({"output_tokens_per_step": 256})
+    with refused("puts out blocks of 256 tokens"):
+        configure()
+
+
+def test_a_test_model_is_refused_without_its_option(bundle, configure, checkpoint, monkeypatch):
+    """vLLM itself must know the name by then, or its own error would come first."""
+    from tt_platform.vllm import platform
+    from tt_platform.vllm.device import DeviceCheck
+
+    bundle({})
+    monkeypatch.setenv("TT_RUNTIME", "ttnn")
+    monkeypatch.setattr(platform, "check_device", lambda config: DeviceCheck("ttnn"))
+    platform.TTPlatform.pre_register_and_update()
+    from vllm import ModelRegistry
+
+    assert "TTDummyNoOpModel" in ModelRegistry.get_supported_archs()
+    assert served_problem(["TTDummyNoOpModel"]) is not None
+    assert "register_test_models" in served_problem(["TTDummyNoOpModel"])
+
+
+def served_problem(architectures):
+    from tt_platform.vllm.models import served_model
+
+    return served_model(architectures, test_models=False).problem
+
+
+def test_every_adjustment_can_be_carried_over():
+    """Fails when a rule changes a fact that the adapter does not know how to set."""
+    from tt_platform.config_facts import ConfigFacts
+    from tt_platform.rules import settle
+    from tt_platform.vllm.apply import _SETTERS
+
+    everything = ConfigFacts(
+        data_parallel_kind="lanes",
+        data_parallel_size=2,
+        multimodal=True,
+        max_logprobs=-1,
+        any_whitespace=True,
+        block_size=16,
+        block_size_chosen=False,
+        prefix_caching=True,
+        mamba_cache_mode="align",
+        chunked_prefill=True,
+        long_prefill_token_threshold=5,
+        max_num_scheduled_tokens=5,
+        async_scheduling=True,
+    )
+    chunked = ConfigFacts(
+        chunked_prefill=True,
+        supports_chunked_prefill=True,
+        multimodal=True,
+        class_multimodal=True,
+        chunked_multimodal=True,
+    )
+    assert {**settle(everything).changes, **settle(chunked).changes}.keys() == _SETTERS.keys()
+
+
+def test_media_for_a_text_only_class_meet_a_limit_of_zero():
+    from types import SimpleNamespace
+
+    from vllm.config.multimodal import MultiModalConfig
+
+    from tt_platform.vllm.apply import apply_changes
+
+    multimodal = MultiModalConfig()
+    apply_changes(SimpleNamespace(model_config=SimpleNamespace(multimodal_config=multimodal)), {"text_only": True})
+    assert multimodal.get_limit_per_prompt("image") == 0
 
 
 def test_the_v2_model_runner_is_refused(bundle, configure, monkeypatch):

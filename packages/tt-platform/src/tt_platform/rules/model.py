@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tt_platform.config_facts import ConfigFacts
-from tt_platform.findings import Finding, refuse, reject, settle_default
+from tt_platform.findings import Finding, adjust, refuse, reject, settle_default
 from tt_platform.rules.rule import rule
 
 WORKER_CLASS = "vllm_tt_plugin.worker.TTWorker"
@@ -37,6 +37,30 @@ def no_prompt_embeds(facts: ConfigFacts) -> Finding | None:
     return reject("--enable-prompt-embeds", True, allowed="unset", do="send prompts as text or token ids")
 
 
+@rule("Models that put out blocks of tokens are not run: the worker of this release emits one token a step.")
+def one_token_a_step(facts: ConfigFacts) -> Finding | None:
+    if facts.output_tokens_per_step == 1:
+        return None
+    return reject(
+        "--model",
+        facts.architecture,
+        allowed="models with output_tokens_per_step of 1",
+        do=f"{facts.model_class} puts out blocks of {facts.output_tokens_per_step} tokens, which is not implemented",
+    )
+
+
+@rule("A multimodal checkpoint with a text-only class is served as text: images are refused, not ignored.")
+def text_only_class(facts: ConfigFacts) -> Finding | None:
+    if not facts.multimodal or facts.class_multimodal or facts.text_only:
+        return None
+    return adjust(
+        "--language-model-only",
+        False,
+        f"{facts.model_class} takes text only: --language-model-only is set, and requests with other media are refused",
+        text_only=True,
+    )
+
+
 @rule("The worker class is the plugin's, unless the operator chose another.")
 def worker_class(facts: ConfigFacts) -> Finding | None:
     if facts.worker_class != "auto":
@@ -44,4 +68,12 @@ def worker_class(facts: ConfigFacts) -> Finding | None:
     return settle_default("--worker-cls", "auto", f"Using worker class {WORKER_CLASS}", worker_class=WORKER_CLASS)
 
 
-RULES = (architecture_served, generates_text, no_encoder_decoder, no_prompt_embeds, worker_class)
+RULES = (
+    architecture_served,
+    generates_text,
+    no_encoder_decoder,
+    no_prompt_embeds,
+    one_token_a_step,
+    text_only_class,
+    worker_class,
+)

@@ -10,10 +10,9 @@ SCHEDULER_CLASS = "vllm_tt_plugin.scheduler.TTScheduler"
 LANE_SCHEDULER_CLASS = "vllm_tt_plugin.lane_scheduler.TTLaneCoordinator"
 
 
-@rule("Prompts are split over steps only for models that declare it and emit one token a step.")
+@rule("Prompts are split over steps only for models that declare it.")
 def chunked_prefill(facts: ConfigFacts) -> Finding | None:
-    served = facts.supports_chunked_prefill and facts.output_tokens_per_step == 1
-    if not facts.chunked_prefill or served or facts.architecture is None:
+    if not facts.chunked_prefill or facts.supports_chunked_prefill or facts.architecture is None:
         return None
     return settle_default(
         "--enable-chunked-prefill",
@@ -57,7 +56,7 @@ def whole_prompt_budget(facts: ConfigFacts) -> Finding | None:
 
 @rule("A multimodal input is never split over two chunks.")
 def whole_multimodal_inputs(facts: ConfigFacts) -> Finding | None:
-    if not (facts.chunked_prefill and facts.multimodal and facts.chunked_multimodal):
+    if not (facts.chunked_prefill and facts.class_multimodal and facts.chunked_multimodal):
         return None
     return adjust(
         "--disable-chunked-mm-input",

@@ -48,6 +48,13 @@ def _set_mamba_cache_mode(vllm_config: VllmConfig, value: Any) -> None:
     cache.mamba_block_size = vllm_config.model_config.max_model_len
 
 
+def _set_text_only(vllm_config: VllmConfig, value: Any) -> None:
+    """vLLM counts every kind of media of a request against a limit of 0, and answers HTTP 400."""
+    multimodal = vllm_config.model_config.multimodal_config
+    if multimodal is not None:
+        multimodal.language_model_only = value
+
+
 def _set_lanes(vllm_config: VllmConfig, value: Any) -> None:
     put(vllm_config, LANES, value)
 
@@ -80,6 +87,7 @@ _SETTERS: Mapping[str, Callable[[Any, Any], None]] = {
     "prefix_caching": _field("cache_config", "enable_prefix_caching"),
     "mamba_cache_mode": _set_mamba_cache_mode,
     "block_size": _field("cache_config", "block_size"),
+    "text_only": _set_text_only,
     "max_logprobs": _field("model_config", "max_logprobs"),
     "any_whitespace": _field("structured_outputs_config", "disable_any_whitespace", inverted=True),
 }

@@ -53,6 +53,8 @@ def _model_facts(model: ModelConfig | None, served: ServedModel) -> dict[str, An
         "runner_type": model.runner_type,
         "encoder_decoder": model.is_encoder_decoder,
         "multimodal": model.is_multimodal_model,
+        "class_multimodal": model.is_multimodal_model and bool(resolution and resolution.multimodal),
+        "text_only": model.is_multimodal_model and model.multimodal_config.language_model_only,
         "moe": model.is_moe or bool(resolution and resolution.moe),
         "max_model_len": model.max_model_len,
         "max_logprobs": model.max_logprobs,

@@ -29,11 +29,15 @@ def registry_runtime() -> Runtime:
         return "ttnn"
 
 
-def register_architectures(*, test_models: bool = False) -> None:
-    """Register every served architecture in vLLM, lazily. Repeating it changes nothing."""
+def register_architectures() -> None:
+    """Register every architecture in vLLM, lazily. Repeating it changes nothing.
+
+    tt-metal's test models are among them: vLLM looks an architecture up before a platform sees the options. Without
+    the option ``register_test_models`` they are refused like any architecture that is not served.
+    """
     from tt_registry.vllm import register_models
 
-    register_models(runtime=registry_runtime(), register_test_models=test_models)
+    register_models(runtime=registry_runtime(), register_test_models=True)
 
 
 @dataclass(frozen=True, slots=True)

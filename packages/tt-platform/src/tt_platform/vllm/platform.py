@@ -53,7 +53,7 @@ class TTPlatform(Platform):
         model = vllm_config.model_config
         served = ServedModel()
         if model is not None:
-            register_architectures(test_models=options.register_test_models)
+            register_architectures()
             served = served_model(list(model.hf_config.architectures or []), test_models=options.register_test_models)
         settled = settle(config_facts(vllm_config, options, served, check_device(vllm_config)))
         log_findings(settled.findings)
