@@ -4,6 +4,7 @@ The core needs the standard library only. `tt_scheduler.vllm` holds the adapters
 `tt_scheduler.simulate` a simulator that runs the same policy objects.
 """
 
+from tt_scheduler.admission import WaitingPrompt, admission_order
 from tt_scheduler.interleave import Interleave, InterleaveOptions
 from tt_scheduler.lanes import LaneLoad, lane_permits, least_loaded
 from tt_scheduler.phase import Demand, Phase
@@ -26,6 +27,8 @@ __all__ = [
     "Phase",
     "PhasePolicy",
     "Step",
+    "WaitingPrompt",
+    "admission_order",
     "lane_permits",
     "least_loaded",
 ]

@@ -43,6 +43,6 @@ def lane_permits(permit: Pass, demands: Sequence[Demand], preempted: Sequence[bo
     step admits nobody; the others are not held back by it.
     """
     takers = sum(demand.prefillable for demand in demands)
-    if permit.max_tokens is not None and takers:
+    if permit.max_tokens is not None and takers > 1:
         permit = replace(permit, max_tokens=max(permit.max_tokens // takers // quantum, 1) * quantum)
     return [permit.closed() if closed else permit for closed in preempted]

@@ -14,11 +14,13 @@ class Pass:
     phase:           the only kind of work the pass may schedule
     max_tokens:      most prompt tokens it may schedule; None leaves the engine its own budget
     max_admissions:  most requests it may admit; None leaves the engine its own limit
+    shortest_first:  whether waiting prompts are admitted in `admission_order` instead of the engine's own order
     """
 
     phase: Phase
     max_tokens: int | None = None
     max_admissions: int | None = None
+    shortest_first: bool = False
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None and self.max_tokens < 1:

@@ -11,7 +11,7 @@ from tt_scheduler.plan import Pass, Step
 
 # Share of the target that is planned with. The rest absorbs what the estimate cannot know: the context that grows
 # between two steps, and the engine's own time.
-PLANNED = 0.95
+PLANNED = 0.98
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +85,10 @@ class LatencyTarget:
         """What the next prefill pass may schedule while somebody could decode."""
         if not self.chunking.allowed:
             # A whole prompt cannot be cut to fit; one at a time keeps the gap as short as the prompts allow.
-            return Pass(Phase.PREFILL, max_admissions=1)
+            return Pass(Phase.PREFILL, max_admissions=1, shortest_first=True)
         quantum = self.chunking.quantum
         tokens = self.times.tokens_within(self._room_ms()) // quantum * quantum
-        return Pass(Phase.PREFILL, max_tokens=max(tokens, self.shortest_chunk))
+        return Pass(Phase.PREFILL, max_tokens=max(tokens, self.shortest_chunk), shortest_first=True)
 
     def record(self, demand: Demand, step: Step) -> None:
         """Account for the step that ran under this demand; sets its forecast."""

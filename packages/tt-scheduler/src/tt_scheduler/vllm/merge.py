@@ -99,22 +99,23 @@ def _merged_fields(parts: Sequence[Any], rules: dict[str, Callable[[Sequence[Any
 
 def _merge(values: Sequence[Any]) -> Any:
     """Flags are or-ed, numbers added, lists joined, sets united, mappings merged; None everywhere stays None."""
-    present = [value for value in values if value is not None]
-    if not present:
-        return None
-    first = present[0]
+    filled = [value for value in values if value]
+    if len(filled) < 2:
+        # Most fields of most steps: nothing, or one lane's.
+        return filled[0] if filled else next((value for value in values if value is not None), None)
+    first = filled[0]
     if isinstance(first, bool):
-        return any(present)
+        return True
     if isinstance(first, int | float):
-        return sum(present)
+        return sum(filled)
     if isinstance(first, list):
-        return [item for value in present for item in value]
+        return [item for value in filled for item in value]
     if isinstance(first, set):
-        return set[Any]().union(*present)
+        return set[Any]().union(*filled)
     if isinstance(first, dict):
-        return _merge_mappings(present)
+        return _merge_mappings(filled)
     if is_dataclass(first):
-        return type(first)(**_merged_fields(present, {}))
+        return type(first)(**_merged_fields(filled, {}))
     return first
 
 

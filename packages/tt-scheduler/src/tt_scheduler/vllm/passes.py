@@ -13,6 +13,7 @@ from tt_scheduler.phase import NO_DEMAND, Demand, Phase
 from tt_scheduler.plan import Outcome, Pass
 from tt_scheduler.vllm import _compat
 from tt_scheduler.vllm.carry import carry_over
+from tt_scheduler.vllm.ordering import order_waiting
 
 if TYPE_CHECKING:
     from vllm.v1.core.sched.output import SchedulerOutput
@@ -49,6 +50,8 @@ class PhasedScheduler(AsyncScheduler):
     def run_pass(self, permit: Pass, throttle_prefills: bool = False) -> SchedulerOutput:
         """One `schedule()` of vLLM within the permit. Requests of the other phase keep their place in `running`:
         they can be preempted in vLLM's own order, and every count that vLLM takes is right."""
+        if permit.shortest_first:
+            order_waiting(self)
         self._pass_over(prefill_chunks=permit.phase is not Phase.PREFILL)
         with self._limited(permit):
             return super().schedule(throttle_prefills)
