@@ -237,6 +237,13 @@ def test_media_for_a_text_only_class_meet_a_limit_of_zero():
     assert multimodal.get_limit_per_prompt("image") == 0
 
 
+def test_a_malformed_override_is_refused_with_one_line(bundle, configure, monkeypatch):
+    bundle({})
+    monkeypatch.setenv("TT_MODEL_CLASS_OVERRIDES", "LlamaForCausalLM")
+    with refused("TT_MODEL_CLASS_OVERRIDES"):
+        configure()
+
+
 def test_the_v2_model_runner_is_refused(bundle, configure, monkeypatch):
     bundle({})
     monkeypatch.setenv("VLLM_USE_V2_MODEL_RUNNER", "1")

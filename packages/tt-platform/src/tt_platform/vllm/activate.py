@@ -57,9 +57,9 @@ def register() -> None:
     if platform_plugin() is None:
         return
     pin_v1_runner(os.environ)
-    from tt_platform.vllm.models import register_architectures
+    from tt_platform.vllm.models import register_early
 
-    register_architectures()
+    register_early()
 
 
 def pin_v1_runner(environ: MutableMapping[str, str]) -> None:

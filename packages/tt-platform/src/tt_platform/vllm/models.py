@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from tt_registry import (
     Capabilities,
     CapabilityError,
     ModelNotImportable,
+    OverrideError,
     Resolution,
     UnknownArchitecture,
     UnknownVariant,
@@ -19,6 +21,8 @@ from tt_registry import (
 
 if TYPE_CHECKING:
     from tt_registry import Runtime
+
+logger = logging.getLogger("vllm.tt.models")
 
 
 def registry_runtime() -> Runtime:
@@ -38,6 +42,14 @@ def register_architectures() -> None:
     from tt_registry.vllm import register_models
 
     register_models(runtime=registry_runtime(), register_test_models=True)
+
+
+def register_early() -> None:
+    """Register before there is a configuration. An error is logged here, and raised where vLLM shows it as one line."""
+    try:
+        register_architectures()
+    except OverrideError as error:
+        logger.error("%s", error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from tt_platform.vllm.activate import pin_v1_runner
 from tt_platform.vllm.apply import apply_changes, log_findings, prefix_architectures
 from tt_platform.vllm.device import check_device
 from tt_platform.vllm.facts import config_facts
-from tt_platform.vllm.models import ServedModel, register_architectures, served_model
+from tt_platform.vllm.models import ServedModel, register_architectures, register_early, served_model
 from tt_platform.vllm.ranks import resolve_rank_groups
 from tt_platform.vllm.requests import request_facts
 
@@ -40,7 +40,7 @@ class TTPlatform(Platform):
         """Runs before arguments are parsed and before a configuration is built."""
         GIVEN_BACK.clear()
         pin_v1_runner(os.environ)
-        register_architectures()
+        register_early()
 
     @classmethod
     def check_and_update_config(cls, vllm_config: VllmConfig) -> None:
