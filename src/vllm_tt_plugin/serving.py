@@ -41,7 +41,7 @@ class Server:
 
     model: str
     arguments: Sequence[str] = ()
-    environ: Mapping[str, str] = field(default_factory=dict)
+    environ: Mapping[str, str] = field(default_factory=dict[str, str])
     log: Path = Path("server.log")
     port: int = field(default_factory=free_port)
     python: str = sys.executable

@@ -1,6 +1,7 @@
 """Rows, step inputs, model adapter and overlapped decode for Tenstorrent model classes.
 
-The names here need numpy only. `tt_worker.adapter`, `tt_worker.outcome` and `tt_worker.runner` call models and need torch;
+The names here need numpy only. `tt_worker.adapter`, `tt_worker.outcome` and `tt_worker.runner` call models and need
+torch;
 `tt_worker.vllm` is the adapter to vLLM.
 """
 

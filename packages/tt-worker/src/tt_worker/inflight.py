@@ -30,7 +30,8 @@ class InFlight(Generic[R]):
             raise self._error
         return self._value  # type: ignore[return-value]
 
-    def _run(self) -> None:
+    def finish(self) -> None:
+        """Read the step back and keep its value or its error. The queue calls this, in order and under its lock."""
         finish, self._finish = self._finish, None
         if finish is None:
             return
@@ -60,7 +61,7 @@ class InFlightQueue(Generic[R]):
         step = InFlight(self, finish)
         with self._lock:
             while len(self._steps) >= self.depth:
-                self._steps.popleft()._run()
+                self._steps.popleft().finish()
             self._steps.append(step)
         return step
 
@@ -68,9 +69,9 @@ class InFlightQueue(Generic[R]):
         """Read back and apply everything. An error stays with its step and is raised where that result is asked for."""
         with self._lock:
             while self._steps:
-                self._steps.popleft()._run()
+                self._steps.popleft().finish()
 
     def finish_through(self, step: InFlight[R]) -> None:
         with self._lock:
             while not step.done and self._steps:
-                self._steps.popleft()._run()
+                self._steps.popleft().finish()

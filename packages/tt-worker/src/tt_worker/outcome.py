@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -28,7 +28,8 @@ class Outcome:
 def is_host_result(value: Any) -> bool:
     """Whether the model answered with host tensors although it was asked not to read back (tt-metal contract 1.6)."""
     if isinstance(value, tuple):
-        return bool(value) and all(v is None or isinstance(v, torch.Tensor) for v in value)
+        members = cast("tuple[object, ...]", value)
+        return bool(members) and all(member is None or isinstance(member, torch.Tensor) for member in members)
     return isinstance(value, torch.Tensor)
 
 
@@ -39,9 +40,9 @@ def outcome_of(value: Any, *, rows: int, vocab_size: int, label: str) -> Outcome
     shape with n
     elements; either alone or as the first of a pair.
     """
-    result, logprobs = value if isinstance(value, tuple) and len(value) == 2 else (value, None)
-    if isinstance(result, tuple) and len(result) == 1:
-        result = result[0]
+    members: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
+    result: Any = members[0] if members else None
+    logprobs: Any = members[1] if len(members) == 2 else None
     if not isinstance(result, torch.Tensor):
         raise AdapterError(f"{label} returned {type(result).__name__}: tt-metal contract 1.5 and 1.7 want tensors")
     if result.dim() >= 2 and result.shape[-1] == vocab_size and result.is_floating_point():

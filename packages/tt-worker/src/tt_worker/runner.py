@@ -190,7 +190,8 @@ class Runner:
         sampled = "device" if outcome.tokens is not None else "host" if any(final) else None
         self._log.step("prefill", requests=len(ids), tokens=sum(counts), sampled=sampled)
         if outcome.tokens is not None:
-            result = self._apply(batch, outcome.tokens[: len(ids)].tolist(), None)
+            tokens: list[int] = outcome.tokens[: len(ids)].tolist()
+            result = self._apply(batch, tokens, None)
             self._unsampled.append(lambda _: result)
         else:
             self._unsampled.append(lambda grammar: self._sample_host(batch, outcome.logits, grammar))
@@ -249,7 +250,7 @@ class Runner:
         if outcome.tokens is None:
             # The model answered with logits although tokens were asked for.
             return self._sample_host(batch, _select(outcome.logits, batch.rows), None)
-        tokens = outcome.tokens.tolist()
+        tokens: list[int] = outcome.tokens.tolist()
         return self._apply(batch, [tokens[row] for row in batch.rows], None)
 
     def _finish_on_host(self, batch: Batch, outcome: Callable[[], Outcome], grammar: GrammarMask | None) -> StepResult:

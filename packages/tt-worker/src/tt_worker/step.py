@@ -43,9 +43,9 @@ class StepRequest:
 
     leaving: Iterable[str] = ()
     admissions: Sequence[Admission] = ()
-    computed: Mapping[str, int] = field(default_factory=dict)
-    grown: Mapping[str, Sequence[Sequence[int]]] = field(default_factory=dict)
-    scheduled: Mapping[str, int] = field(default_factory=dict)
+    computed: Mapping[str, int] = field(default_factory=dict[str, int])
+    grown: Mapping[str, Sequence[Sequence[int]]] = field(default_factory=dict[str, Sequence[Sequence[int]]])
+    scheduled: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True)
