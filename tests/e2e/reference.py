@@ -38,6 +38,7 @@ class Reference:
     def __init__(self, checkpoint: Path, text: str) -> None:
         self.tokenizer: Any = AutoTokenizer.from_pretrained(checkpoint)
         self._model: Any = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
+        self._answers: dict[str, list[int]] = {}
         self._text = self.tokenizer(text)["input_ids"]
 
     def prompt(self, case: Case) -> list[int]:
@@ -50,7 +51,12 @@ class Reference:
         return self._text[start : start + case.tokens]
 
     def answer(self, case: Case) -> list[int]:
-        """Token ids that transformers generates, the end-of-sequence token included."""
+        """Token ids that transformers generates, the end-of-sequence token included. Computed once a case."""
+        if case.name not in self._answers:
+            self._answers[case.name] = self._generate(case)
+        return self._answers[case.name]
+
+    def _generate(self, case: Case) -> list[int]:
         prompt = torch.tensor([self.prompt(case)])
         with torch.no_grad():
             output = self._model.generate(

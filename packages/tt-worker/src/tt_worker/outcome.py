@@ -33,6 +33,11 @@ def is_host_result(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
+def token_ids(tokens: torch.Tensor) -> list[int]:
+    """One conversion for a whole batch."""
+    return cast("list[int]", tokens.tolist())  # pyright: ignore[reportUnknownMemberType]
+
+
 def outcome_of(value: Any, *, rows: int, vocab_size: int, label: str) -> Outcome:
     """Classify a host result by its last dimension, not by what was asked: some adapters ignore a request for tokens.
 
@@ -40,7 +45,7 @@ def outcome_of(value: Any, *, rows: int, vocab_size: int, label: str) -> Outcome
     shape with n
     elements; either alone or as the first of a pair.
     """
-    members: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
+    members = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value,)
     result: Any = members[0] if members else None
     logprobs: Any = members[1] if len(members) == 2 else None
     if not isinstance(result, torch.Tensor):

@@ -14,7 +14,7 @@ from tt_worker.adapter import ModelAdapter
 from tt_worker.inflight import InFlight, InFlightQueue
 from tt_worker.inputs import DecodeBuffers, DecodeInputs, prefill_inputs
 from tt_worker.methods import AdapterError
-from tt_worker.outcome import Outcome
+from tt_worker.outcome import Outcome, token_ids
 from tt_worker.pages import PageTable
 from tt_worker.reload import DecodeSituation, ReloadPlanner
 from tt_worker.request import RequestState
@@ -190,8 +190,7 @@ class Runner:
         sampled = "device" if outcome.tokens is not None else "host" if any(final) else None
         self._log.step("prefill", requests=len(ids), tokens=sum(counts), sampled=sampled)
         if outcome.tokens is not None:
-            tokens: list[int] = outcome.tokens[: len(ids)].tolist()
-            result = self._apply(batch, tokens, None)
+            result = self._apply(batch, token_ids(outcome.tokens)[: len(ids)], None)
             self._unsampled.append(lambda _: result)
         else:
             self._unsampled.append(lambda grammar: self._sample_host(batch, outcome.logits, grammar))
@@ -250,7 +249,7 @@ class Runner:
         if outcome.tokens is None:
             # The model answered with logits although tokens were asked for.
             return self._sample_host(batch, _select(outcome.logits, batch.rows), None)
-        tokens: list[int] = outcome.tokens.tolist()
+        tokens = token_ids(outcome.tokens)
         return self._apply(batch, [tokens[row] for row in batch.rows], None)
 
     def _finish_on_host(self, batch: Batch, outcome: Callable[[], Outcome], grammar: GrammarMask | None) -> StepResult:
