@@ -3,7 +3,7 @@
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -51,26 +51,19 @@ def _kit() -> SimpleNamespace:
 
     from tt_sampling.vllm.host import Grammar, HostSampling, MissingGrammarMask
 
+    def config(**model: object) -> object:
+        """A vLLM configuration; `model` are the fields of its model part that the sampler reads."""
+        made = VllmConfig(device_config=DeviceConfig("cpu"))
+        made.model_config = SimpleNamespace(
+            **{"logprobs_mode": "raw_logprobs", "logits_processors": None, "seed": 0, **model}
+        )
+        return made
+
     return SimpleNamespace(
         Grammar=Grammar,
         HostSampling=HostSampling,
         MissingGrammarMask=MissingGrammarMask,
         SamplingParams=SamplingParams,
         StructuredOutputsParams=StructuredOutputsParams,
-        config=lambda: VllmConfig(device_config=DeviceConfig("cpu")),
+        config=config,
     )
-
-
-@pytest.fixture(scope="session")
-def vllm_config(vllm_kit: SimpleNamespace) -> object:
-    return vllm_kit.config()
-
-
-@pytest.fixture
-def fast(vllm_kit: SimpleNamespace, vllm_config: object) -> Callable[..., object]:
-    """Makes a HostSampling: fast(capacity, vocab_size, always_compat=False)."""
-
-    def make(capacity: int, vocab_size: int, always_compat: bool = False) -> object:
-        return vllm_kit.HostSampling(vllm_config, capacity, vocab_size, always_compat=always_compat)
-
-    return make

@@ -152,7 +152,7 @@ def _choose(blocks: Blocks, rows: Randomness, mass: Tensor, u: Tensor) -> tuple[
     weights = weights * kept
     sums = weights.cumsum(-1)
     total = torch.where(alone, mass, sums[:, -1:])
-    weights *= (sums - weights) < rows.top_p * total
+    weights *= ((sums - weights) < rows.top_p * total) | (rows.top_p >= 1.0)
     index, _ = _pick(weights, u)
     tokens = ids.gather(1, index).squeeze(1)
     return tokens, settled.squeeze(1) if not everything else torch.ones_like(settled).squeeze(1)

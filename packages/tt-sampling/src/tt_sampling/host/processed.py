@@ -19,7 +19,8 @@ def processed(logits: Tensor, scale: Tensor, top_k: Tensor, top_p: Tensor, min_p
     values.masked_fill_((values < kth) & (top_k > 0), NEVER)
     weights = values.double().softmax(-1)
     before = weights.cumsum(-1) - weights
-    dropped = before >= top_p
+    # A sum that is rounded to 1 must not drop the tail of a row without top-p.
+    dropped = (before >= top_p) & (top_p < 1.0)
     dropped[:, 0] = False
     values.masked_fill_(dropped, NEVER)
     return logits.scatter_(1, ids, values)
