@@ -38,12 +38,13 @@ class RowProcessors:
         return bool(self._processors)
 
     def admit(self, row: int, params: SamplingParams, prompt_token_ids: list[int], output_token_ids: list[int]) -> bool:
-        """A request takes a row. True when some processor may change its logits.
+        """A request takes a row. True when some custom processor may change its logits.
 
         A per-request processor says so itself; any other one is taken to want every row.
         """
         self._update(admission(self._capacity, row, params, prompt_token_ids, output_token_ids))
-        return any(not isinstance(p, OneRowAtATime) or p.wants(row) for p in self._processors)
+        custom = (p for p in self._processors if not isinstance(p, BUILTIN))
+        return any(not isinstance(p, OneRowAtATime) or p.wants(row) for p in custom)
 
     def release(self, row: int) -> None:
         """The row is free."""

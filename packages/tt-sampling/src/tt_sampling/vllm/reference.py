@@ -45,7 +45,7 @@ class ReferenceSampler:
     def admit(
         self, row: int, params: SamplingParams, stream: int, prompt_token_ids: list[int], output_token_ids: list[int]
     ) -> bool:
-        """A request takes a row. True when a logits processor may change its logits."""
+        """A request takes a row. True when a custom logits processor may change its logits."""
         self._rows[row] = _Row(row_sampling(params), stream, prompt_token_ids, output_token_ids)
         if self._thinking is not None:
             self._thinking.sync_batch(admission(len(self._rows), row, params, prompt_token_ids, output_token_ids))
