@@ -34,6 +34,16 @@ def options(**given_: object) -> dict[str, object]:
 
 
 CASES = {
+    "closing_window": [
+        Case(
+            {"shutdown_timeout": 0},
+            ADJUST,
+            "Setting shutdown_timeout=30 s",
+            {"closing_window": True},
+            {"shutdown_timeout": 30, "closing_window": True},
+        ),
+        Case({"shutdown_timeout": 0}, ADJUST, "requests in flight are aborted", {"shutdown_timeout": 60}),
+    ],
     "mesh_environment": [
         Case(
             {"environment_problem": "MESH_DEVICE='x' is not a mesh"},
@@ -148,6 +158,15 @@ CASES = {
     "no_moe_standard_data_parallel": [
         Case({"moe": True, "data_parallel_size": 2}, REJECT, "--data-parallel-size 2", {"moe": False}),
         Case({"moe": True, "data_parallel_size": 2}, REJECT, "use one engine", {"data_parallel_size": 1}),
+    ],
+    "one_process_a_rank": [
+        Case(
+            {"data_parallel_size": 2, "executor_backend": "mp"},
+            ADJUST,
+            "Using --distributed-executor-backend uni",
+            {"data_parallel_size": 1},
+            {"executor_backend": "uni"},
+        )
     ],
     "no_lora": [Case({"lora": True}, REJECT, "--enable-lora is not supported", {"lora": False})],
     "no_speculative_decoding": [

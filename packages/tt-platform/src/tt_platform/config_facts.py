@@ -74,6 +74,10 @@ class ConfigFacts:
     block_size: int = 64
     block_size_chosen: bool = True  # the operator gave --block-size
 
+    # The end of a server.
+    shutdown_timeout: int | None = None  # seconds; None: this process serves nobody, or vLLM has no such setting
+    closing_window: bool = False  # the rule of that name was applied
+
     # Features.
     lora: bool = False
     speculative_method: str | None = None

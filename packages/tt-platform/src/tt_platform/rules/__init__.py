@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tt_platform.config_facts import ConfigFacts
 from tt_platform.findings import ConfigRejected, Finding, Kind
-from tt_platform.rules import cache, environment, features, model, parallelism, sampling, scheduling
+from tt_platform.rules import cache, environment, features, model, parallelism, sampling, scheduling, shutdown
 from tt_platform.rules.rule import Rule
 
 RULES: tuple[Rule, ...] = (
@@ -23,6 +23,7 @@ RULES: tuple[Rule, ...] = (
     *sampling.RULES,
     *cache.RULES,
     *scheduling.RULES,
+    *shutdown.RULES,
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tt_platform.config_facts import ConfigFacts
 from tt_platform.data_parallel import fold_lanes
-from tt_platform.findings import Finding, adjust, reject
+from tt_platform.findings import Finding, adjust, reject, settle_default
 from tt_platform.rules.rule import rule
 
 _MESH = "choose the mesh with MESH_DEVICE instead of"
@@ -91,6 +91,18 @@ def no_moe_standard_data_parallel(facts: ConfigFacts) -> Finding | None:
     return reject("--data-parallel-size", facts.data_parallel_size, allowed="1", do="use one engine for MoE models")
 
 
+@rule("A data-parallel rank is one process: its worker runs in the engine's, which then closes the mesh itself.")
+def one_process_a_rank(facts: ConfigFacts) -> Finding | None:
+    if facts.data_parallel_size <= 1 or facts.executor_backend != "mp":
+        return None
+    return settle_default(
+        "--distributed-executor-backend",
+        "mp",
+        "Using --distributed-executor-backend uni: the worker of a data-parallel rank runs in the engine's process",
+        executor_backend="uni",
+    )
+
+
 RULES = (
     no_tensor_parallel,
     no_pipeline_parallel,
@@ -100,4 +112,5 @@ RULES = (
     no_ray,
     lane_data_parallel,
     no_moe_standard_data_parallel,
+    one_process_a_rank,
 )

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 LANES = "_tt_resolved_lane_count"
 DEVICE_CHECKED = "_tt_device_checked"
+CLOSING_WINDOW = "_tt_closing_window"
 RANK_GROUPS = "_tt_standard_dp_visible_groups"
 RANK_GRIDS = "_tt_standard_dp_mesh_grids"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tt_platform.findings import Finding
-from tt_platform.vllm.additional import LANES, put
+from tt_platform.vllm.additional import CLOSING_WINDOW, LANES, put
 from tt_registry import tt_name
 
 if TYPE_CHECKING:
@@ -89,5 +89,7 @@ _SETTERS: Mapping[str, Callable[[Any, Any], None]] = {
     "block_size": _field("cache_config", "block_size"),
     "text_only": _set_text_only,
     "max_logprobs": _field("model_config", "max_logprobs"),
+    "shutdown_timeout": lambda vllm_config, value: setattr(vllm_config, "shutdown_timeout", value),
+    "closing_window": lambda vllm_config, value: put(vllm_config, CLOSING_WINDOW, value),
     "any_whitespace": _field("structured_outputs_config", "disable_any_whitespace", inverted=True),
 }

@@ -10,7 +10,7 @@ from tt_platform.mesh import mesh_problem
 from tt_platform.options import TTOptions
 from tt_platform.rules.environment import V2_VARIABLE
 from tt_platform.vllm._compat import v2_forcing_feature
-from tt_platform.vllm.additional import LANES, entries
+from tt_platform.vllm.additional import CLOSING_WINDOW, LANES, entries
 from tt_platform.vllm.device import DeviceCheck
 from tt_platform.vllm.models import ServedModel
 from tt_registry import bare_name
@@ -34,6 +34,8 @@ def config_facts(vllm_config: VllmConfig, options: TTOptions, served: ServedMode
         any_whitespace=not vllm_config.structured_outputs_config.disable_any_whitespace,
         structured_backend=vllm_config.structured_outputs_config.backend,
         lanes=_lanes(vllm_config),
+        shutdown_timeout=getattr(vllm_config, "shutdown_timeout", None),
+        closing_window=bool(entries(vllm_config).get(CLOSING_WINDOW)),
         **_model_facts(vllm_config.model_config, served),
         **_capability_facts(served),
         **_parallel_facts(vllm_config.parallel_config),

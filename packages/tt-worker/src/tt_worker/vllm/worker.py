@@ -14,6 +14,7 @@ from tt_platform.options import TTOptions
 from tt_platform.runtime import Runtime, RuntimeChoice, load_runtime
 from tt_platform.vllm.models import served_model
 from tt_platform.vllm.ranks import bind_rank
+from tt_platform.vllm.shutdown import abort_requests_at_shutdown
 from tt_registry import load_class
 from tt_sampling.placement import DeviceSampler, Mode
 from tt_sampling.vllm.host import HostSampling
@@ -57,6 +58,7 @@ class TTWorker(WorkerBase):
     # Start
 
     def init_device(self) -> None:
+        abort_requests_at_shutdown(self.vllm_config)
         # Before anything of tt-metal is imported: ttnn reads the visible chips once.
         rank_grid = bind_rank(self.vllm_config)
         self.runtime: Runtime = load_runtime(RuntimeChoice.from_environ())
