@@ -114,18 +114,18 @@ class LlamaCompute:
     def _layer(self, index: int, layer: LayerWeights, hidden: Tensor, rotation: Tensor, attend: Attend) -> Tensor:
         config = self.config
         normed = F.rms_norm(hidden, (config.hidden_size,), layer.input_norm, config.rms_norm_eps)
-        qkv = F.linear(normed, layer.qkv, layer.qkv_bias)
+        qkv = layer.qkv(normed)
         turning = qkv[:, : config.q_size + config.kv_size]
         rotate(turning.view(len(qkv), -1, config.head_dim), rotation)
         mixed = attend(index, qkv[:, : config.q_size], qkv[:, config.q_size :])
-        hidden = hidden + F.linear(mixed, layer.output, layer.output_bias)
+        hidden = hidden + layer.output(mixed)
         normed = F.rms_norm(hidden, (config.hidden_size,), layer.post_norm, config.rms_norm_eps)
-        gate, up = F.linear(normed, layer.gate_up, layer.gate_up_bias).chunk(2, -1)
-        return hidden + F.linear(_activate(config.activation, gate) * up, layer.down, layer.down_bias)
+        gate, up = layer.gate_up(normed).chunk(2, -1)
+        return hidden + layer.down(_activate(config.activation, gate) * up)
 
     def _logits(self, hidden: Tensor) -> Tensor:
         normed = F.rms_norm(hidden, (self.config.hidden_size,), self._weights.norm, self.config.rms_norm_eps)
-        return F.linear(normed, self._weights.head)
+        return self._weights.head(normed)
 
     def _require_cache(self) -> PagedCache:
         if self._cache is None:

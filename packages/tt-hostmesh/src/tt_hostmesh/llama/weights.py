@@ -10,23 +10,20 @@ from safetensors import safe_open
 from torch import Tensor
 
 from tt_hostmesh.llama.config import LlamaConfig
+from tt_hostmesh.llama.linear import Linear
 from tt_hostmesh.llama.rope import interleave
 
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
-    """One decoder layer. qkv: [q_size + 2 kv_size, hidden]; gate_up: [2 intermediate, hidden]; biases or None."""
+    """One decoder layer. qkv: hidden -> q_size + 2 kv_size; gate_up: hidden -> 2 intermediate."""
 
     input_norm: Tensor
-    qkv: Tensor
-    qkv_bias: Tensor | None
-    output: Tensor
-    output_bias: Tensor | None
+    qkv: Linear
+    output: Linear
     post_norm: Tensor
-    gate_up: Tensor
-    gate_up_bias: Tensor | None
-    down: Tensor
-    down_bias: Tensor | None
+    gate_up: Linear
+    down: Linear
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +31,7 @@ class LlamaWeights:
     embedding: Tensor
     layers: tuple[LayerWeights, ...]
     norm: Tensor
-    head: Tensor
+    head: Linear
 
 
 class Checkpoint:
@@ -84,11 +81,12 @@ def load_weights(directory: str | Path, config: LlamaConfig) -> LlamaWeights:
     source = Checkpoint(directory)
     embedding = source.read("model.embed_tokens.weight", config.vocab_size, config.hidden_size)
     tied = config.tie_word_embeddings or "lm_head.weight" not in source
+    head = embedding if tied else source.read("lm_head.weight", config.vocab_size, config.hidden_size)
     return LlamaWeights(
         embedding=embedding,
         layers=tuple(_layer(source, config, f"model.layers.{i}.") for i in range(config.num_layers)),
         norm=source.read("model.norm.weight", config.hidden_size),
-        head=embedding if tied else source.read("lm_head.weight", config.vocab_size, config.hidden_size),
+        head=Linear(head),
     )
 
 
@@ -96,15 +94,23 @@ def _layer(source: Checkpoint, config: LlamaConfig, prefix: str) -> LayerWeights
     attention, mlp, hidden = prefix + "self_attn.", prefix + "mlp.", config.hidden_size
     return LayerWeights(
         input_norm=source.read(prefix + "input_layernorm.weight", hidden),
-        qkv=_qkv(source, config, attention, "weight", hidden),
-        qkv_bias=_qkv(source, config, attention, "bias") if config.attention_bias else None,
-        output=source.read(attention + "o_proj.weight", hidden, config.q_size),
-        output_bias=source.read(attention + "o_proj.bias", hidden) if config.attention_bias else None,
+        qkv=Linear(
+            _qkv(source, config, attention, "weight", hidden),
+            _qkv(source, config, attention, "bias") if config.attention_bias else None,
+        ),
+        output=Linear(
+            source.read(attention + "o_proj.weight", hidden, config.q_size),
+            source.read(attention + "o_proj.bias", hidden) if config.attention_bias else None,
+        ),
         post_norm=source.read(prefix + "post_attention_layernorm.weight", hidden),
-        gate_up=_gate_up(source, config, mlp, "weight", hidden),
-        gate_up_bias=_gate_up(source, config, mlp, "bias") if config.mlp_bias else None,
-        down=source.read(mlp + "down_proj.weight", hidden, config.intermediate_size),
-        down_bias=source.read(mlp + "down_proj.bias", hidden) if config.mlp_bias else None,
+        gate_up=Linear(
+            _gate_up(source, config, mlp, "weight", hidden),
+            _gate_up(source, config, mlp, "bias") if config.mlp_bias else None,
+        ),
+        down=Linear(
+            source.read(mlp + "down_proj.weight", hidden, config.intermediate_size),
+            source.read(mlp + "down_proj.bias", hidden) if config.mlp_bias else None,
+        ),
     )
 
 
