@@ -34,16 +34,6 @@ def options(**given_: object) -> dict[str, object]:
 
 
 CASES = {
-    "closing_window": [
-        Case(
-            {"shutdown_timeout": 0},
-            ADJUST,
-            "Setting shutdown_timeout=30 s",
-            {"closing_window": True},
-            {"shutdown_timeout": 30, "closing_window": True},
-        ),
-        Case({"shutdown_timeout": 0}, ADJUST, "requests in flight are aborted", {"shutdown_timeout": 60}),
-    ],
     "mesh_environment": [
         Case(
             {"environment_problem": "MESH_DEVICE='x' is not a mesh"},
@@ -337,6 +327,16 @@ CASES = {
             {"scheduler_class": "vllm_tt_plugin.lane_scheduler.TTLaneCoordinator"},
         ),
         Case({"scheduler_class": "mine.Scheduler"}, INFORM, "--scheduler-cls mine.Scheduler is kept", warn=True),
+    ],
+    "closing_window": [
+        Case(
+            {"shutdown_timeout": 0},
+            ADJUST,
+            "Setting shutdown_timeout=30 s",
+            {"closing_window": True},
+            {"shutdown_timeout": 30, "closing_window": True},
+        ),
+        Case({"shutdown_timeout": 0}, ADJUST, "requests in flight are aborted", {"shutdown_timeout": 60}),
     ],
 }
 NAMED = {rule.name: rule for rule in RULES}

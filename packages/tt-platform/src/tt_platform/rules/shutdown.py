@@ -10,8 +10,8 @@ CLOSING_WINDOW = 30  # seconds; closing the largest mesh takes a few
 
 
 @rule(
-    "A stopped engine gets time to close the mesh, where `--shutdown-timeout 0`, vLLM's default, would kill it with the "
-    "mesh open. Requests in flight are aborted at once all the same."
+    "A stopped engine gets time to close the mesh, where `--shutdown-timeout 0`, vLLM's default, would kill it "
+    "with the mesh open. Requests in flight are aborted at once all the same."
 )
 def closing_window(facts: ConfigFacts) -> Finding | None:
     if facts.shutdown_timeout != 0 or facts.closing_window:
