@@ -336,7 +336,13 @@ CASES = {
             {"closing_window": True},
             {"shutdown_timeout": 30, "closing_window": True},
         ),
-        Case({"shutdown_timeout": 0}, ADJUST, "requests in flight are aborted", {"shutdown_timeout": 60}),
+        Case(
+            {"shutdown_timeout": 0},
+            ADJUST,
+            "requests in flight are aborted",
+            {"shutdown_timeout": 60},
+            {"shutdown_timeout": 30, "closing_window": True},
+        ),
     ],
 }
 NAMED = {rule.name: rule for rule in RULES}
