@@ -62,13 +62,15 @@ def test_two_threads_that_race_for_a_result_finish_it_once() -> None:
         assert answers == [7, 7, 7]
 
 
-def test_an_error_stays_with_its_step() -> None:
-    """A drain must not lose the cause, nor blame the step that drained."""
+def test_a_drain_raises_the_first_error_and_the_step_keeps_it() -> None:
+    """The cause must not be lost to what is built on the failed step next (#26), nor blamed on another step."""
     queue: InFlightQueue[int] = InFlightQueue(2)
     bad = queue.submit(lambda: 1 // 0)
     good = queue.submit(lambda: 5)
-    queue.drain()
+    with pytest.raises(ZeroDivisionError):
+        queue.drain()
     assert good.result() == 5
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             bad.result()
+    queue.drain()

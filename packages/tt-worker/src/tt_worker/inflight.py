@@ -20,14 +20,14 @@ class InFlight(Generic[R]):
         self._queue = queue
         self._finish: Callable[[], R] | None = finish
         self._value: R | None = None
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
         self.done = False
 
     def result(self) -> R:
         """The step's result; raises what its read-back raised, every time it is asked."""
         self._queue.finish_through(self)
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         return self._value  # type: ignore[return-value]
 
     def finish(self) -> None:
@@ -38,7 +38,7 @@ class InFlight(Generic[R]):
         try:
             self._value = finish()
         except BaseException as error:
-            self._error = error
+            self.error = error
         finally:
             self.done = True
 
@@ -66,10 +66,15 @@ class InFlightQueue(Generic[R]):
         return step
 
     def drain(self) -> None:
-        """Read back and apply everything. An error stays with its step and is raised where that result is asked for."""
+        """Read back and apply everything. Raises the first error met, so that nothing is built on a step that failed."""
+        first: BaseException | None = None
         with self._lock:
             while self._steps:
-                self._steps.popleft().finish()
+                step = self._steps.popleft()
+                step.finish()
+                first = first or step.error
+        if first is not None:
+            raise first
 
     def finish_through(self, step: InFlight[R]) -> None:
         with self._lock:
