@@ -83,6 +83,7 @@ OTHERS = {
     "worker_class",
     "lane_data_parallel",
     "no_moe_standard_data_parallel",
+    "one_process_a_rank",
     "compact_json",
     "max_logprobs",
     "block_size",
@@ -214,6 +215,7 @@ def test_every_adjustment_can_be_carried_over():
         long_prefill_token_threshold=5,
         max_num_scheduled_tokens=5,
         async_scheduling=True,
+        shutdown_timeout=0,
     )
     chunked = ConfigFacts(
         chunked_prefill=True,
@@ -345,6 +347,25 @@ def test_a_launch_is_settled_and_settles_again_to_the_same(bundle, configure, na
     assert settled(configure(**arguments)) == first
 
 
+def test_the_engines_arguments_are_not_changed(bundle, checkpoint):
+    """Fails when a section of the configuration that belongs to the arguments is changed in place.
+
+    vLLM sends the arguments to its API servers, which check them again and build the configuration once more.
+    """
+    import pickle
+
+    from vllm.engine.arg_utils import EngineArgs
+
+    bundle({})
+    arguments = EngineArgs(model=checkpoint(), skip_tokenizer_init=True, max_num_seqs=8, additional_config={"tt": {}})
+    before = pickle.dumps(arguments)
+    first = settled(arguments.create_engine_config())
+    assert arguments.structured_outputs_config.disable_any_whitespace is False
+    assert arguments.additional_config == {"tt": {}}
+    assert settled(pickle.loads(before).create_engine_config()) == first
+    assert settled(arguments.create_engine_config()) == first
+
+
 def test_the_v1_contract_is_in_force(bundle, configure):
     bundle(FULL)
     assert configure().use_v2_model_runner is False
@@ -398,6 +419,7 @@ def test_standard_data_parallel_ranks_get_disjoint_groups(bundle, configure, mon
     bundle(FULL)
     monkeypatch.setenv("MESH_DEVICE", "T3K")
     config = configure(data_parallel_size=2)
+    assert config.parallel_config.distributed_executor_backend == "uni"
     groups = config.additional_config["_tt_standard_dp_visible_groups"]
     assert groups == ["0,1,2,3", "4,5,6,7"]
     assert config.additional_config["_tt_standard_dp_mesh_grids"] == {group: [1, 4] for group in groups}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,16 @@ def _set_mamba_cache_mode(vllm_config: VllmConfig, value: Any) -> None:
     cache.mamba_block_size = vllm_config.model_config.max_model_len
 
 
+def _set_any_whitespace(vllm_config: VllmConfig, value: Any) -> None:
+    """On a copy: the section belongs to the engine's arguments, which vLLM hands to its API servers and checks there.
+
+    That check knows the flag for named backends only, though the default, auto, chooses one of them for each request.
+    """
+    section = copy.copy(vllm_config.structured_outputs_config)
+    section.disable_any_whitespace = not value
+    vllm_config.structured_outputs_config = section
+
+
 def _set_text_only(vllm_config: VllmConfig, value: Any) -> None:
     """vLLM counts every kind of media of a request against a limit of 0, and answers HTTP 400."""
     multimodal = vllm_config.model_config.multimodal_config
@@ -91,5 +102,5 @@ _SETTERS: Mapping[str, Callable[[Any, Any], None]] = {
     "max_logprobs": _field("model_config", "max_logprobs"),
     "shutdown_timeout": lambda vllm_config, value: setattr(vllm_config, "shutdown_timeout", value),
     "closing_window": lambda vllm_config, value: put(vllm_config, CLOSING_WINDOW, value),
-    "any_whitespace": _field("structured_outputs_config", "disable_any_whitespace", inverted=True),
+    "any_whitespace": _set_any_whitespace,
 }

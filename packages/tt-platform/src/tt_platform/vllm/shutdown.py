@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 def abort_requests_at_shutdown(vllm_config: VllmConfig) -> None:
     """Call in the engine's process. Its copy of the configuration goes back to what the operator left: no draining.
 
-    One field of vLLM says two things: how long requests may drain, read by the engine, and how long the engine may
-                                       take to
-    end, read by the process that started it. The rule `closing_window` raised the second.
+    One field of vLLM says two things: how long requests may drain, read by the engine, and how long the engine may take
+    to end, read by the process that started it. The rule `closing_window` raised the second.
     """
     if entries(vllm_config).get(CLOSING_WINDOW):
         vllm_config.shutdown_timeout = 0
