@@ -66,7 +66,8 @@ class InFlightQueue(Generic[R]):
         return step
 
     def drain(self) -> None:
-        """Read back and apply everything. Raises the first error met, so that nothing is built on a step that failed."""
+        """Read back and apply everything. Raises the first error met, so that nothing is built on a step that
+        failed."""
         first: BaseException | None = None
         with self._lock:
             while self._steps:
