@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+import random
 import tempfile
 import zlib
 from collections import deque
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from vllm.config import CacheConfig, DeviceConfig, ModelConfig, SchedulerConfig, VllmConfig
 from vllm.model_executor.models.registry import ModelRegistry
 from vllm.sampling_params import SamplingParams, StructuredOutputsParams
 from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
+from vllm.v1.executor.abstract import Executor
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
@@ -121,7 +126,7 @@ def make_config(
     )
 
 
-class NoGrammar:
+class OpenGrammar:
     """Stands in for StructuredOutputManager: accepts everything, hands out one mask row a request."""
 
     def should_advance(self, request: Request) -> bool:
@@ -131,8 +136,6 @@ class NoGrammar:
         return True
 
     def grammar_bitmask(self, requests: dict[str, Request], ids: list[str], spec: dict[str, list[int]]) -> Any:
-        import numpy as np
-
         # One shared buffer, as vLLM has it: a second call overwrites what the first returned.
         if not hasattr(self, "buffer"):
             self.buffer = np.zeros((256, 4), dtype=np.int32)
@@ -141,16 +144,18 @@ class NoGrammar:
         return self.buffer[: len(ids)]
 
 
+def kv_spec() -> FullAttentionSpec:
+    return FullAttentionSpec(block_size=BLOCK, num_kv_heads=1, head_size=8, dtype=torch.float32)
+
+
 def make_scheduler(cls: type, config: VllmConfig, num_blocks: int = 1000, log_stats: bool = False) -> Any:
     config.cache_config.num_gpu_blocks = num_blocks
-    spec = FullAttentionSpec(block_size=BLOCK, num_kv_heads=1, head_size=8, dtype=torch.float32)
-    kv = KVCacheConfig(
-        num_blocks=num_blocks, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["model.layers.0"], spec)]
-    )
+    groups = [KVCacheGroupSpec(["model.layers.0"], kv_spec())]
+    kv = KVCacheConfig(num_blocks=num_blocks, kv_cache_tensors=[], kv_cache_groups=groups)
     return cls(
         vllm_config=config,
         kv_cache_config=kv,
-        structured_output_manager=NoGrammar(),
+        structured_output_manager=OpenGrammar(),
         block_size=BLOCK,
         hash_block_size=BLOCK,
         include_finished_set=False,
@@ -329,7 +334,7 @@ class ScriptedEngine:
 
     def step(self) -> str:
         """One call of the engine's loop body. Returns the phase that was scheduled, "" when nothing was."""
-        if not self.scheduler.has_requests() and not self._queue:
+        if not self.busy:
             return ""
         phase = ""
         if self.scheduler.has_requests():
@@ -346,7 +351,7 @@ class ScriptedEngine:
 
     def run(self, limit: int = 5000) -> None:
         for _ in range(limit):
-            if not self.scheduler.has_requests() and not self._queue:
+            if not self.busy:
                 return
             self.step()
         raise AssertionError(f"not finished after {limit} steps: {self.scheduler.get_request_counts()}")
@@ -355,6 +360,41 @@ class ScriptedEngine:
     def phases(self) -> list[str]:
         return [record.phase for record in self.worker.steps]
 
+    def random_load(self, seed: int, count: int, aborts: bool = True, cached: bool = False) -> None:
+        """Serve random requests that arrive and abort at random; compare every output with the scripted model's."""
+        draw = random.Random(seed)
+        shared = [7] * 40
+        wanted: dict[str, list[int]] = {}
+        aborted: set[str] = set()
+        for index in range(5000):
+            if len(wanted) < count and draw.random() < 0.3:
+                prompt = [draw.randrange(10, 100) for _ in range(draw.randint(1, 110))]
+                prompt = shared + prompt if cached and index % 2 else prompt
+                name, length = f"r{len(wanted)}", draw.randint(1, 60)
+                wanted[name] = expected_output(prompt, length)
+                self.add(
+                    make_request(name, prompt, length, priority=draw.randint(0, 3), arrival=float(index), cached=cached)
+                )
+            alive = sorted(name for name in wanted if name not in self.finished | aborted)
+            if aborts and alive and draw.random() < 0.02:
+                victim = draw.choice(alive)
+                if [request.request_id for request in self.abort(victim)] != [victim]:
+                    raise WorkerError(f"the abort of {victim} did not return it")
+                aborted.add(victim)
+            self.step()
+            if len(wanted) == count and not self.busy:
+                break
+        for name, tokens in wanted.items():
+            got = self.outputs[name]
+            if got != (tokens[: len(got)] if name in aborted else tokens):
+                raise WorkerError(f"{name}: {len(got)} tokens of {len(tokens)}, or wrong ones")
+        if self.worker.held:
+            raise WorkerError(f"the worker was not told that these left: {sorted(self.worker.held)}")
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.scheduler.has_requests() or self._queue)
+
     def _collect(self, outputs: Any) -> None:
         if outputs.scheduler_stats is not None:
             self.stats.append(outputs.scheduler_stats)
@@ -362,3 +402,51 @@ class ScriptedEngine:
             self.outputs[item.request_id] += item.new_token_ids
             if item.finish_reason is not None:
                 self.finished.add(item.request_id)
+
+
+class ScriptedExecutor(Executor):
+    """The scripted worker behind a real EngineCore. One instance a core; `num_blocks` blocks a lane."""
+
+    num_blocks = 100
+
+    def _init_executor(self) -> None:
+        self.worker = ScriptedWorker()
+        self._results: deque[ModelRunnerOutput] = deque()
+        self.grammars: list[Any] = []
+
+    def collective_rpc(self, method: Any, timeout: Any = None, args: Any = (), kwargs: Any = None, **_: Any) -> Any:
+        answers = {
+            "get_kv_cache_spec": {"model.layers.0": kv_spec()},
+            "determine_available_memory": self.num_blocks * kv_spec().page_size_bytes,
+            "get_supported_kv_cache_layouts": ["LBNHC"],
+        }
+        return [answers.get(method)]
+
+    def compile_or_warm_up_model(self) -> None:
+        """There is nothing to warm up."""
+
+    def initialize_from_config(self, kv_cache_configs: Any) -> None:
+        """There is no cache to allocate."""
+
+    def execute_model(self, scheduler_output: Any, non_block: bool = False) -> Any:
+        # Through a pickle, as the executors that run workers in processes of their own send it.
+        scheduler_output = pickle.loads(pickle.dumps(scheduler_output))
+        result = self.worker.execute(scheduler_output)
+        if scheduler_output.total_num_scheduled_tokens:
+            self._results.append(result)
+            result = None
+        return self._ready(result) if non_block else result
+
+    def sample_tokens(self, grammar_output: Any, non_block: bool = False) -> Any:
+        self.grammars.append(grammar_output)
+        result = self._results.popleft()
+        return self._ready(result) if non_block else result
+
+    def check_health(self) -> None:
+        """Always well."""
+
+    @staticmethod
+    def _ready(result: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(result)
+        return future

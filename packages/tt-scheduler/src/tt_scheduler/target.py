@@ -60,7 +60,8 @@ class LatencyTarget:
         """The shortest chunk worth a step, in tokens: below it the fixed part of a prefill step outweighs the rest."""
         quantum = self.chunking.quantum
         even = self.times.floor_ms / self.times.ms_per_token if self.times.ms_per_token else 0.0
-        return max(1, math.ceil(even / quantum)) * quantum
+        # An estimate is never exact: a hair over a multiple is that multiple.
+        return max(1, math.ceil(even / quantum - 0.05)) * quantum
 
     @property
     def shortest_prefill_ms(self) -> float:

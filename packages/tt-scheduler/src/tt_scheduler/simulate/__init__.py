@@ -9,6 +9,7 @@ from tt_scheduler.simulate.cost import PRESETS, CostModel
 from tt_scheduler.simulate.engine import Engine, EngineSize, Lane, Scheduled, SimRequest
 from tt_scheduler.simulate.results import Results, Target
 from tt_scheduler.simulate.run import Run, Served, Simulation, StepEvent
+from tt_scheduler.simulate.scenario import Scenario
 from tt_scheduler.simulate.workload import Arrival, poisson, read_trace
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Lane",
     "Results",
     "Run",
+    "Scenario",
     "Scheduled",
     "Served",
     "SimRequest",

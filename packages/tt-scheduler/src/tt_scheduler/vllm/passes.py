@@ -28,11 +28,15 @@ class PhasedScheduler(AsyncScheduler):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._check_supported()
+        self._admission_limit = _compat.admission_limit(self)
+
+    def _check_supported(self) -> None:
         if not _compat.CAN_DEFER_RUNNING:
             raise RuntimeError("this vLLM release has no next_decode_eligible_step: steps of one phase are impossible")
         if self.connector is not None:
+            # Its metadata is built once a pass, and a pass that schedules nothing is dropped.
             raise ValueError("kv_transfer_config is set: steps of one phase work without KV connectors only; remove it")
-        self._admission_limit = _compat.admission_limit(self)
 
     def demand(self) -> Demand:
         """Count what the requests could do next. O(running)."""
@@ -95,10 +99,12 @@ class PassLog:
     def run(self, permit: Pass, throttle_prefills: bool = False) -> Outcome:
         if self.output is not None:
             # The pass before scheduled nothing and must not count as a step of its own, or every running request
-            # would be sent with all its tokens again.
+            # would be sent with all its tokens again. What it preempted does need them.
             self._scheduler.prev_step_scheduled_req_ids.update(self._scheduled_before)
         result = self._scheduler.run_pass(permit, throttle_prefills)
-        self.preempted = self.preempted or bool(result.preempted_req_ids)
+        if result.preempted_req_ids:
+            self.preempted = True
+            self._scheduled_before -= result.preempted_req_ids
         self.output = result if self.output is None else carry_over(self.output, result)
         return Outcome(result.total_num_scheduled_tokens, self.preempted)
 
