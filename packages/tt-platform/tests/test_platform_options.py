@@ -46,7 +46,7 @@ BAD = {
     "worker_l1_size": [-1, 1.5, False],
     "l1_small_size": ["768", []],
     "fabric_config": ["", 1, ["FABRIC_1D"]],
-    "fabric_reliability_mode": ["", 0],
+    "fabric_reliability_mode": ["", 0, "LAX"],
     "dispatch_core_axis": ["column", "ROW", 0],
     "always_compat_sampling": ["no", 0],
     "decode_interleave_enabled": ["on", 1],

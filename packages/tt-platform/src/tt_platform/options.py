@@ -55,7 +55,7 @@ class TTOptions:
         "Fabric between the chips; wins over the model's and the machine's default. Ignored on one chip.",
     )
     fabric_reliability_mode: str | None = option(
-        Text("a ttnn.FabricReliabilityMode name, such as STRICT_INIT or RELAXED_INIT"),
+        OneOf("STRICT_INIT", "RELAXED_INIT", "DYNAMIC_RECONFIG"),
         None,
         "How strict the fabric is about links that are down.",
     )

@@ -250,7 +250,7 @@ def test_a_malformed_override_is_refused_with_one_line(bundle, configure, monkey
 def test_the_v2_model_runner_is_refused(bundle, configure, monkeypatch):
     bundle({})
     monkeypatch.setenv("VLLM_USE_V2_MODEL_RUNNER", "1")
-    with refused("V2"):
+    with refused("VLLM_USE_V2_MODEL_RUNNER=1 is not supported on Tenstorrent: allowed 0"):
         configure()
 
 
@@ -439,6 +439,13 @@ def test_a_mesh_that_does_not_split_is_refused_with_one_line(bundle, configure, 
     monkeypatch.setenv("MESH_DEVICE", "T3K")
     with refused("discovery failed: 8 chips do not divide by 3 ranks"):
         configure(data_parallel_size=3)
+
+
+def test_device_ids_that_contradict_the_groups_are_refused(bundle, configure, monkeypatch):
+    bundle(FULL)
+    monkeypatch.setenv("MESH_DEVICE", "T3K")
+    with refused("--device-ids 0,1 is not supported on Tenstorrent: allowed 0,1,2,3,4,5,6,7"):
+        configure(data_parallel_size=2, device_ids=[0, 1])
 
 
 def test_a_worker_is_bound_to_its_group(bundle, configure, monkeypatch):

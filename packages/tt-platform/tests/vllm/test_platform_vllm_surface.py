@@ -149,6 +149,12 @@ def test_a_wrong_runtime_activates_the_platform_so_that_it_can_speak():
     assert "allowed auto, ttnn, host" in ended.stderr
 
 
+def test_an_environment_in_which_vllm_ignores_the_platform_is_said_to():
+    program = ACTIVATE + "import logging\nlogging.basicConfig()\nregister()"
+    ended = python(program, TT_RUNTIME="host", VLLM_TARGET_DEVICE="cpu")
+    assert "VLLM_TARGET_DEVICE=cpu makes vLLM 0.28 and later ignore the Tenstorrent platform" in ended.stderr
+
+
 def test_a_folder_named_ttnn_is_no_ttnn(tmp_path):
     (tmp_path / "ttnn").mkdir()
     program = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nfrom tt_platform.vllm.activate import *\n"

@@ -56,6 +56,8 @@ def register() -> None:
     """Pin the V1 model runner and register the model architectures; nothing when the platform is not active."""
     if platform_plugin() is None:
         return
+    if os.environ.get("VLLM_TARGET_DEVICE") == "cpu":
+        logger.warning("VLLM_TARGET_DEVICE=cpu makes vLLM 0.28 and later ignore the Tenstorrent platform: unset it")
     pin_v1_runner(os.environ)
     from tt_platform.vllm.models import register_early
 
