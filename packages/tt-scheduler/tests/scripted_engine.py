@@ -87,6 +87,8 @@ def model_folder() -> str:
 
 ModelRegistry.register_model(ARCHITECTURE, _Stub)
 MODEL = model_folder()
+# Once: each call may draw a new root, and blocks hashed under two roots never match.
+init_none_hash(sha256)
 
 
 def make_config(
@@ -173,7 +175,6 @@ def make_request(
     structured: bool = False,
     cached: bool = False,
 ) -> Request:
-    init_none_hash(sha256)
     params = SamplingParams(
         max_tokens=max_tokens,
         ignore_eos=True,
