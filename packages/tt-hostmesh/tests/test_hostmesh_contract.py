@@ -82,8 +82,16 @@ def test_a_wrong_kv_budget_is_named(monkeypatch, value):
         LlamaForCausalLM.get_max_tokens_all_users(**ASKED)
 
 
-def loaded_with(load, tiny, **changes):
-    return load(config=SimpleNamespace(**{**vars(tiny), **changes}))
+def test_the_device_s_threads_are_set_in_its_own_thread(load, monkeypatch):
+    monkeypatch.setenv("TT_HOST_THREADS", "1")
+    mine = torch.get_num_threads()
+    driver = load()
+    assert driver.mesh.submit(torch.get_num_threads).result() == 1
+    driver.mesh.submit(lambda: torch.set_num_threads(mine)).wait()
+    for value in ("0", "two"):
+        monkeypatch.setenv("TT_HOST_THREADS", value)
+        with pytest.raises(ValueError, match=f"TT_HOST_THREADS='{value}' is not a number of threads above 0"):
+            LlamaForCausalLM.initialize_vllm_model(driver.config, driver.mesh, 1, max_seq_len=64)
 
 
 LOADING = {

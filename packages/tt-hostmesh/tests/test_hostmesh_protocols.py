@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tt_hostmesh.adapter.decode import DecodeCall
-from tt_hostmesh.adapter.protocol import Protocol, stage
+from tt_hostmesh.adapter.protocol import DecodeProtocol, stage
 from tt_hostmesh.adapter.resident import Resident
 from tt_hostmesh.sampling import SamplingTable
 
@@ -62,12 +62,12 @@ def test_v1_looks_at_nothing_without_a_command(load, tools):
 
 def test_v1_takes_what_is_commanded(resident, tools):
     call = call_of((1, 2, 3), (10, 11, 12), tools, reload_page_table=True)
-    stage(Protocol.V1, resident, call, 160)
+    stage(DecodeProtocol.V1, resident, call, 160)
     assert resident.tokens.tolist() == [50, 60, 0]
     assert resident.positions.tolist() == [5, 6, -1]
     assert torch.equal(resident.page_table, call.page_table)
     call = call_of((1, 2, 3), (10, 11, 12), tools, reload_inputs=True, reload_sampling_params=True)
-    stage(Protocol.V1, resident, call, 160)
+    stage(DecodeProtocol.V1, resident, call, 160)
     assert resident.tokens.tolist() == [1, 2, 3]
     assert resident.positions.tolist() == [10, 11, 12]
     assert resident.sampling is call.sampling
@@ -75,17 +75,17 @@ def test_v1_takes_what_is_commanded(resident, tools):
 
 def test_legacy_reset_keeps_a_device_that_is_level_or_one_ahead(resident, tools):
     """Fails when a stale token of the host replaces the one the device sampled."""
-    stage(Protocol.LEGACY, resident, call_of((1, 2, 3), (5, 5, 8), tools, reset_batch=True), 160)
+    stage(DecodeProtocol.LEGACY, resident, call_of((1, 2, 3), (5, 5, 8), tools, reset_batch=True), 160)
     assert resident.tokens.tolist() == [50, 60, 3]
     assert resident.positions.tolist() == [5, 6, 8]
-    stage(Protocol.LEGACY, resident, call_of((1, 2, 3), (3, 7, -1), tools, reset_batch=True), 160)
+    stage(DecodeProtocol.LEGACY, resident, call_of((1, 2, 3), (3, 7, -1), tools, reset_batch=True), 160)
     assert resident.tokens.tolist() == [1, 2, 3]
     assert resident.positions.tolist() == [3, 7, -1]
 
 
 def test_legacy_without_reset_takes_the_page_table_and_the_sampling_only(resident, tools):
     call = call_of((1, 2, 3), (5, 6, -1), tools)
-    stage(Protocol.LEGACY, resident, call, 160)
+    stage(DecodeProtocol.LEGACY, resident, call, 160)
     assert resident.tokens.tolist() == [50, 60, 0]
     assert torch.equal(resident.page_table, call.page_table)
     assert resident.sampling is call.sampling
@@ -98,7 +98,7 @@ def test_legacy_loads_everything_where_nothing_is_resident(resident, tools, how)
         call = DecodeCall(call.tokens, call.start_pos, call.page_table, False, True, call.sampling)
     if how == "after host":
         resident.advance(ints(0, 1), None)
-    stage(Protocol.LEGACY, resident, call, 160)
+    stage(DecodeProtocol.LEGACY, resident, call, 160)
     assert resident.tokens.tolist() == [1, 2, 3]
     assert resident.positions.tolist() == [5, 6, -1]
 
@@ -116,11 +116,11 @@ def test_a_prefill_takes_its_slots_from_the_resident_rows(load, reference, tools
     assert new.tokens[21:] == reference(prompt(21, 3), 2)
 
 
-@pytest.mark.parametrize("protocol", list(Protocol))
+@pytest.mark.parametrize("protocol", list(DecodeProtocol))
 def test_a_remap_moves_everything_that_is_resident(resident, tools, protocol):
     resident.sampling = SamplingTable.of(tools.params(3, seed=[7, 8, 9]), 3)
     call = call_of((0, 0, 0), (5, 6, -1), tools, slot_remap=ints(2, 0, 1), rows=3)
-    stage(Protocol.V1, resident, call, 160)
+    stage(DecodeProtocol.V1, resident, call, 160)
     assert resident.tokens.tolist() == [0, 50, 60]
     assert resident.positions.tolist() == [-1, 5, 6]
     assert resident.page_table[:, 0].tolist() == [4, 0, 2]

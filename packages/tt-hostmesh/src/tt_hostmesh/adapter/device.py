@@ -9,7 +9,7 @@ from torch import Tensor
 from tt_hostmesh.adapter.compute import Compute, KVLayout, PrefillRow
 from tt_hostmesh.adapter.decode import DecodeCall
 from tt_hostmesh.adapter.lanes import Placement
-from tt_hostmesh.adapter.protocol import Protocol, stage
+from tt_hostmesh.adapter.protocol import DecodeProtocol, stage
 from tt_hostmesh.adapter.readback import Result
 from tt_hostmesh.adapter.resident import Resident
 from tt_hostmesh.errors import HostMeshError
@@ -30,7 +30,7 @@ class PrefillCall:
 class DeviceSide:
     """Weights, cache, resident inputs and sampler of one model. Every method is a command of the mesh's queue."""
 
-    def __init__(self, compute: Compute, placement: Placement, protocol: Protocol) -> None:
+    def __init__(self, compute: Compute, placement: Placement, protocol: DecodeProtocol) -> None:
         self.compute = compute
         self._placement = placement
         self._protocol = protocol

@@ -11,7 +11,7 @@ from tt_hostmesh.adapter.arguments import DecodeArguments, PrefillArguments
 from tt_hostmesh.adapter.compute import Compute, KVLayout
 from tt_hostmesh.adapter.device import DeviceSide
 from tt_hostmesh.adapter.lanes import Placement
-from tt_hostmesh.adapter.protocol import Protocol
+from tt_hostmesh.adapter.protocol import DecodeProtocol
 from tt_hostmesh.adapter.readback import DevicePayload, HostPayload, Result
 from tt_hostmesh.errors import HostMeshError
 from tt_hostmesh.sampling import SamplingTable
@@ -28,7 +28,7 @@ class HostGenerator:
     `decode_input_update_contract` = 1 under v1 and no such attribute under the legacy protocol.
     """
 
-    protocol: ClassVar[Protocol | None] = None
+    protocol: ClassVar[DecodeProtocol | None] = None
     model_capabilities: ClassVar[dict[str, Any]] = {
         "supports_prefix_caching": True,
         "supports_async_decode": True,
@@ -50,8 +50,10 @@ class HostGenerator:
             raise NotImplementedError(f"{type(self).__name__} is built by initialize_vllm_model only")
         self._placement = placement
         self._mesh = placement.mesh
-        self._protocol = self.protocol or Protocol.named(os.environ.get("TT_HOST_PROTOCOL", Protocol.V1.value))
-        if self._protocol is Protocol.V1:
+        self._protocol = self.protocol or DecodeProtocol.named(
+            os.environ.get("TT_HOST_PROTOCOL", DecodeProtocol.V1.value)
+        )
+        if self._protocol is DecodeProtocol.V1:
             self.decode_input_update_contract = 1
         self.already_warmed_up_prefill = False
         self._checker = _checker(type(self).__name__, compute, placement, self._protocol)
@@ -227,7 +229,7 @@ class HostGenerator:
 
     def _sampling_of(self, params: Any, reload: bool) -> SamplingTable | None:
         """The parameters, copied now because the caller may change its lists; None where the protocol ignores them."""
-        if params is None or (self._protocol is Protocol.V1 and not reload):
+        if params is None or (self._protocol is DecodeProtocol.V1 and not reload):
             return None
         return SamplingTable.of(params, self._placement.max_batch_size)
 
@@ -273,7 +275,7 @@ class HostGenerator:
 _NOT_VLLM = "this class is driven by the TT worker, through prefill_forward and decode_forward"
 
 
-def _checker(model: str, compute: Compute, placement: Placement, protocol: Protocol) -> ContractChecker | None:
+def _checker(model: str, compute: Compute, placement: Placement, protocol: DecodeProtocol) -> ContractChecker | None:
     if not strict_wanted():
         return None
     return ContractChecker(Limits(model, protocol, compute.vocab_size, placement))

@@ -1,5 +1,7 @@
 """The two decode protocols: what of a call's inputs reaches the device."""
 
+import os
+from collections.abc import Mapping
 from enum import Enum
 
 import torch
@@ -9,26 +11,27 @@ from tt_hostmesh.adapter.resident import Resident
 from tt_hostmesh.sampling import TokenCounts
 
 
-class Protocol(Enum):
+class DecodeProtocol(Enum):
     """v1: four reload commands (`decode_input_update_contract` = 1). legacy: `reset_batch` (no such attribute)."""
 
     V1 = "v1"
     LEGACY = "legacy"
 
     @staticmethod
-    def named(name: str) -> "Protocol":
-        """Raises ValueError naming TT_HOST_PROTOCOL for an unknown name."""
-        for protocol in Protocol:
+    def chosen(environ: Mapping[str, str] = os.environ) -> "DecodeProtocol":
+        """That of TT_HOST_PROTOCOL, default v1. Raises ValueError for an unknown name."""
+        name = environ.get("TT_HOST_PROTOCOL", "").strip() or "v1"
+        for protocol in DecodeProtocol:
             if protocol.value == name:
                 return protocol
         raise ValueError(f"TT_HOST_PROTOCOL={name!r} is unknown: allowed are v1, legacy")
 
 
-def stage(protocol: Protocol, state: Resident, call: DecodeCall, vocab_size: int) -> None:
+def stage(protocol: DecodeProtocol, state: Resident, call: DecodeCall, vocab_size: int) -> None:
     """Bring the device's state up to date for this step, as the protocol says. Runs in the device thread."""
     if call.slot_remap is not None:
         state.permute(call.slot_remap)
-    if protocol is Protocol.V1:
+    if protocol is DecodeProtocol.V1:
         _stage_v1(state, call, vocab_size)
     else:
         _stage_legacy(state, call, vocab_size)

@@ -1,10 +1,14 @@
 """`LlamaForCausalLM` as the plugin registers it."""
 
+import os
+from collections.abc import Mapping
 from typing import Any
+
+import torch
 
 from tt_hostmesh.adapter.generator import HostGenerator
 from tt_hostmesh.adapter.lanes import place
-from tt_hostmesh.adapter.protocol import Protocol
+from tt_hostmesh.adapter.protocol import DecodeProtocol
 from tt_hostmesh.errors import HostMeshError
 from tt_hostmesh.llama.config import LlamaConfig
 from tt_hostmesh.llama.forward import LlamaCompute
@@ -12,6 +16,16 @@ from tt_hostmesh.llama.weights import load_weights
 from tt_hostmesh.mesh import HostMesh
 
 OPTIMIZATIONS = (None, "performance", "accuracy")
+
+
+def device_threads(environ: Mapping[str, str] = os.environ) -> int | None:
+    """TT_HOST_THREADS: CPU threads of the device, None = torch's own choice. Raises ValueError if not a number > 0."""
+    value = environ.get("TT_HOST_THREADS", "").strip()
+    if not value:
+        return None
+    if not value.isdecimal() or int(value) == 0:
+        raise ValueError(f"TT_HOST_THREADS={value!r} is not a number of threads above 0")
+    return int(value)
 
 
 class LlamaForCausalLM(HostGenerator):
@@ -38,7 +52,10 @@ class LlamaForCausalLM(HostGenerator):
         if not isinstance(mesh_device, HostMesh):
             raise HostMeshError(f"{cls.__name__} runs on the software mesh only, got {type(mesh_device).__name__}")
         config = LlamaConfig.of(hf_config)
+        threads = device_threads()
         placement = place(mesh_device, max_batch_size, max_seq_len, tt_data_parallel)
+        if threads:
+            mesh_device.submit(lambda: torch.set_num_threads(threads), "set threads").wait()
         weights = mesh_device.submit(lambda: load_weights(hf_config._name_or_path, config), "load weights").result()
         return cls(LlamaCompute(config, weights, max_seq_len), placement)
 
@@ -46,4 +63,4 @@ class LlamaForCausalLM(HostGenerator):
 class LegacyLlamaForCausalLM(LlamaForCausalLM):
     """The same model presenting itself with the legacy decode protocol (`reset_batch`)."""
 
-    protocol = Protocol.LEGACY
+    protocol = DecodeProtocol.LEGACY

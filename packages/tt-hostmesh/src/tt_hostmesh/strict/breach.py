@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tt_hostmesh.adapter.lanes import Placement
-from tt_hostmesh.adapter.protocol import Protocol
+from tt_hostmesh.adapter.protocol import DecodeProtocol
 from tt_hostmesh.errors import ContractError
 
 
@@ -31,7 +31,7 @@ class Limits:
     """What a call is measured against. Blocks are unknown (0) until the cache is allocated."""
 
     model: str
-    protocol: Protocol
+    protocol: DecodeProtocol
     vocab_size: int
     placement: Placement
     num_blocks: int = 0

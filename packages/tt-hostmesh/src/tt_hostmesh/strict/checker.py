@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from tt_hostmesh.adapter.arguments import DecodeArguments, PrefillArguments
-from tt_hostmesh.adapter.protocol import Protocol
+from tt_hostmesh.adapter.protocol import DecodeProtocol
 from tt_hostmesh.adapter.readback import DevicePayload
 from tt_hostmesh.errors import HostMeshError
 from tt_hostmesh.strict.breach import Limits, Where
@@ -96,7 +96,7 @@ class ContractChecker:
         self._remap(where, arguments.slot_remap)
         tokens, host = self._host_inputs(where, arguments)
         effective = effective_inputs(where, self._limits.protocol, self._mirror, given, host)
-        if effective.reads_host or self._limits.protocol is Protocol.LEGACY:
+        if effective.reads_host or self._limits.protocol is DecodeProtocol.LEGACY:
             check_padding(where, tokens, host.positions, host.table)
             token_ids(where, "1.6", "tokens", tokens, self._limits.vocab_size)
         if params is not None:
@@ -187,7 +187,7 @@ class ContractChecker:
     ) -> None:
         live = np.flatnonzero(effective.positions >= 0).tolist()
         check_abilities(where, arguments.sampling_params, live)
-        if self._limits.protocol is Protocol.V1:
+        if self._limits.protocol is DecodeProtocol.V1:
             check_sampling(where, self._mirror, given, arguments.sampling_params, effective.positions)
             reset = given["reset_sampling_state"]
         else:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tt_hostmesh.adapter.arguments import DecodeArguments
-from tt_hostmesh.adapter.protocol import Protocol
+from tt_hostmesh.adapter.protocol import DecodeProtocol
 from tt_hostmesh.strict.breach import Where
 from tt_hostmesh.strict.parameters import snapshot
 from tt_hostmesh.strict.values import Ints, flag
@@ -72,10 +72,10 @@ class Effective:
     reads_host: bool
 
 
-def commands(where: Where, protocol: Protocol, arguments: DecodeArguments) -> dict[str, bool]:
+def commands(where: Where, protocol: DecodeProtocol, arguments: DecodeArguments) -> dict[str, bool]:
     """The commands of the model's own protocol, all present, none of the other's. Raises ContractError."""
     sampled = arguments.sampled
-    if protocol is Protocol.LEGACY:
+    if protocol is DecodeProtocol.LEGACY:
         sent = [name for name in COMMANDS if getattr(arguments, name) is not None]
         where.require(not sent, CLAUSE, f"{', '.join(sent)} sent to an adapter of the legacy protocol")
         if arguments.reset_batch is None:
@@ -107,10 +107,10 @@ def commands(where: Where, protocol: Protocol, arguments: DecodeArguments) -> di
 
 
 def effective_inputs(
-    where: Where, protocol: Protocol, mirror: DeviceMirror, given: dict[str, bool], host: HostInputs
+    where: Where, protocol: DecodeProtocol, mirror: DeviceMirror, given: dict[str, bool], host: HostInputs
 ) -> Effective:
     """Which positions and page table the device will use, after checking that no needed command is missing."""
-    v1 = protocol is Protocol.V1
+    v1 = protocol is DecodeProtocol.V1
     name = "reload_inputs" if v1 else "reset_batch"
     reset = given[name]
     if v1 and not host.sampled:
