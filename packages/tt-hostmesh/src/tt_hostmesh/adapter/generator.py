@@ -50,9 +50,7 @@ class HostGenerator:
             raise NotImplementedError(f"{type(self).__name__} is built by initialize_vllm_model only")
         self._placement = placement
         self._mesh = placement.mesh
-        self._protocol = self.protocol or DecodeProtocol.named(
-            os.environ.get("TT_HOST_PROTOCOL", DecodeProtocol.V1.value)
-        )
+        self._protocol = self.protocol or DecodeProtocol.chosen()
         if self._protocol is DecodeProtocol.V1:
             self.decode_input_update_contract = 1
         self.already_warmed_up_prefill = False
