@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tt_sampling.host import draw as draw_module  # noqa: E402
+from tt_sampling.host import narrow as narrow_module  # noqa: E402
 from tt_sampling.host.processed import processed  # noqa: E402
 from tt_sampling.host.sampler import HostSampler  # noqa: E402
 from tt_sampling.parameters import RowSampling  # noqa: E402
@@ -108,7 +108,7 @@ def test_a_wide_nucleus_is_drawn_by_rejection_or_by_sorting_alike(monkeypatch: p
     logits = bf16_logits(6, vocab=4096)
     expected = distribution(logits, row) * 3000
     for rejections in (0, 1, 8):
-        monkeypatch.setattr(draw_module, "REJECTIONS", rejections)
+        monkeypatch.setattr(narrow_module, "REJECTIONS", rejections)
         counts = many_tokens(logits, row, 30, 100)
         assert counts[expected == 0].sum() == 0
         assert surprise(counts, expected) < 4.5

@@ -68,21 +68,28 @@ def gather(want: Wanted, scores: Tensor, tokens: Tensor) -> Logprobs:
     """
     sampled = tokens.index_select(0, want.positions).unsqueeze(1)
     own = scores.gather(1, sampled)
-    ids = torch.zeros(tokens.shape[0], want.width + 1, dtype=torch.int32)
-    values = torch.zeros(tokens.shape[0], want.width + 1)
-    ranks = torch.zeros(tokens.shape[0], dtype=torch.int64)
-    ids[want.positions, 0] = sampled.squeeze(1).int()
-    values[want.positions, 0] = own.squeeze(1)
-    ranks[want.positions] = (scores >= own).sum(-1)
-    blocks = split(scores) if any(n for _, n in want.top) else None
+    ids = torch.zeros(scores.shape[0], want.width + 1, dtype=torch.int32)
+    values = torch.zeros(scores.shape[0], want.width + 1)
+    ids[:, :1] = sampled
+    values[:, :1] = own
+    if want.width:
+        _fill(want, scores, ids[:, 1:], values[:, 1:])
+    count = tokens.shape[0]
+    return Logprobs(
+        ids=ids.new_zeros(count, want.width + 1).index_copy_(0, want.positions, ids),
+        values=values.new_zeros(count, want.width + 1).index_copy_(0, want.positions, values),
+        ranks=tokens.new_zeros(count).index_copy_(0, want.positions, (scores >= own).sum(-1)),
+    )
+
+
+def _fill(want: Wanted, scores: Tensor, ids: Tensor, values: Tensor) -> None:
+    """Write the tokens beside the sampled ones: ids and values are [m, w]."""
+    blocks = split(scores) if want.top else None
     for members, n in want.top:
         if n and blocks is not None:
             top_values, top_ids = best(blocks, members, n)
-            at = want.positions[members]
-            ids[at, 1 : n + 1] = top_ids.clamp_(max=scores.shape[1] - 1).int()
-            values[at, 1 : n + 1] = top_values
+            ids[:, :n].index_copy_(0, members, top_ids.clamp_(max=scores.shape[1] - 1).int())
+            values[:, :n].index_copy_(0, members, top_values)
     for member, named in want.chosen:
-        at = int(want.positions[member])
-        ids[at, 1 : named.shape[0] + 1] = named.int()
-        values[at, 1 : named.shape[0] + 1] = scores[member, named]
-    return Logprobs(ids, values, ranks)
+        ids[member, : named.shape[0]] = named
+        values[member, : named.shape[0]] = scores[member, named]

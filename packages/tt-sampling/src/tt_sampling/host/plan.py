@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tt_sampling.host.draw import Randomness
 from tt_sampling.host.edits import Edit, Line, edits
 from tt_sampling.host.history import History
 from tt_sampling.host.logprobs import Wanted, wanted
 from tt_sampling.host.noise import base
 from tt_sampling.host.penalties import Penalties
+from tt_sampling.host.randomness import Limit, Randomness
 from tt_sampling.parameters import RowSampling
 
 _FEWEST = 64
@@ -84,39 +84,49 @@ def plan(rows: Sequence[int], requests: Sequence[Request], vocab_size: int) -> P
 
 
 def _draws(requests: Sequence[Request], vocab_size: int) -> Draws:
-    by_count: dict[int, list[int]] = {}
+    alike: dict[tuple[Limit, int], list[int]] = {}
     for i, request in enumerate(requests):
         if not only_the_best(request.sampling):
-            by_count.setdefault(candidates(request.sampling, vocab_size), []).append(i)
-    positions = [i for some in by_count.values() for i in some]
+            limit = limit_of(request.sampling, vocab_size)
+            alike.setdefault((limit, candidates(request.sampling, limit)), []).append(i)
+    positions = [i for some in alike.values() for i in some]
     chosen = [requests[i] for i in positions]
-    groups = [_group(some, [requests[i].sampling for i in some], n, vocab_size) for n, some in by_count.items()]
     return Draws(
-        groups=groups,
+        groups=[_group(*kind, some, [requests[i].sampling for i in some]) for kind, some in alike.items()],
         positions=torch.tensor(positions),
         bases=torch.tensor([request.base for request in chosen], dtype=torch.int64),
         outputs=[request.output for request in chosen],
     )
 
 
-def candidates(sampling: RowSampling, vocab_size: int) -> int:
-    """How many candidates a random row looks at first: 0 when nothing restricts it, else a power of two."""
-    limited = 0 < sampling.top_k < vocab_size
-    if not limited and sampling.top_p >= 1.0 and sampling.min_p <= 0.0:
-        return 0
-    least = max(sampling.top_k + _SPARE, _FEWEST) if limited else _FEWEST
+def limit_of(sampling: RowSampling, vocab_size: int) -> Limit:
+    """What tells that a random row's candidates are complete."""
+    if 0 < sampling.top_k < vocab_size:
+        return Limit.TOP_K
+    if sampling.min_p > 0.0:
+        return Limit.MIN_P
+    return Limit.TOP_P if sampling.top_p < 1.0 else Limit.NONE
+
+
+def candidates(sampling: RowSampling, limit: Limit) -> int:
+    """How many candidates a random row looks at first: a power of two, so that rows alike go together."""
+    least = max(sampling.top_k + _SPARE, _FEWEST) if limit is Limit.TOP_K else _FEWEST
     return 1 << (least - 1).bit_length()
 
 
-def _group(positions: Sequence[int], rows: Sequence[RowSampling], count: int, vocab_size: int) -> Randomness:
+def _group(limit: Limit, count: int, positions: Sequence[int], rows: Sequence[RowSampling]) -> Randomness:
     def column(values: Sequence[float], dtype: torch.dtype) -> Tensor:
         return torch.tensor(values, dtype=dtype).unsqueeze(1)
 
+    in_a_row = list(positions) == list(range(positions[0], positions[-1] + 1))
     return Randomness(
+        limit=limit,
         positions=torch.tensor(positions),
+        first=positions[0] if in_a_row else None,
         scale=column([1.0 / row.temperature for row in rows], torch.float32),
-        top_k=column([row.top_k if 0 < row.top_k < vocab_size else 0 for row in rows], torch.int64),
+        kth=column([row.top_k - 1 for row in rows], torch.int64) if limit is Limit.TOP_K else None,
         top_p=column([row.top_p for row in rows], torch.float64),
-        min_p=column([row.min_p for row in rows], torch.float64),
+        nucleus=any(row.top_p < 1.0 for row in rows),
+        min_p=column([row.min_p for row in rows], torch.float64) if any(row.min_p > 0.0 for row in rows) else None,
         count=count,
     )

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from tt_sampling.host.blocks import Blocks, argmax, split
-from tt_sampling.host.draw import draw
 from tt_sampling.host.grammar import apply_bitmask
 from tt_sampling.host.logprobs import Logprobs, Wanted, gather
+from tt_sampling.host.narrow import draw
 from tt_sampling.host.noise import draw_bits
 from tt_sampling.host.plan import Draws, Plan, Request
 from tt_sampling.host.plan import plan as plan_of
