@@ -64,6 +64,9 @@ DRAW = RowSampling(temperature=0.7, top_k=20)
         (RowSampling(top_k=0), DeviceSampler(Mode.ALL, max_top_k=32), Reason.TOP_K),
         (RowSampling(temperature=0.0, top_k=0), DeviceSampler(Mode.ALL, max_top_k=32), None),
         (RowSampling(top_k=2), DeviceSampler(Mode.ALL, max_top_k=1), Reason.TOP_K),
+        (RowSampling(seed=1), DeviceSampler(Mode.ALL, seeded_on_host=True), Reason.SEED),
+        (RowSampling(seed=1, temperature=0.0), DeviceSampler(Mode.ALL, seeded_on_host=True), None),
+        (RowSampling(), DeviceSampler(Mode.ALL, seeded_on_host=True), None),
     ],
 )
 def test_row_reasons(row: RowSampling, sampler: DeviceSampler, reason: Reason | None) -> None:
@@ -98,6 +101,17 @@ def test_one_row_with_a_reason_moves_the_whole_step() -> None:
     assert placement.reasons == {Reason.MIN_P, Reason.LOGIT_BIAS}
     table.clear(2)
     assert table.place(Phase.DECODE) is ON_DEVICE
+
+
+def test_a_steady_step_gives_the_same_placement() -> None:
+    """Fails when the table works a steady host step out anew."""
+    table = PlacementTable(ALL)
+    table.set(0, RowSampling(min_p=0.2))
+    table.set(1, DRAW)
+    placement = table.place(Phase.DECODE, [0, 1])
+    assert table.place(Phase.DECODE, [0, 1]) is placement
+    table.set(1, RowSampling(bad_words=((1,),)))
+    assert table.place(Phase.DECODE, [0, 1]).reasons == {Reason.MIN_P, Reason.BAD_WORDS}
 
 
 def test_only_rows_of_the_step_count() -> None:

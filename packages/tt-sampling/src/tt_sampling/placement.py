@@ -56,6 +56,8 @@ class DeviceSampler:
         supports_device_grammar (True only once the model activated it) and max_device_top_k
     devices_per_lane: chips that serve one lane
     top_logprobs:     the model returns top-n lists (gpt-oss), not only the sampled token's logprob
+    seeded_on_host:   seeded draws never happen on the device, whose random stream is not the host's; without it a
+                      seeded request that shares a batch with a host-only one changes streams
     """
 
     mode: Mode = Mode.OFF
@@ -64,6 +66,7 @@ class DeviceSampler:
     supports_grammar: bool = False
     devices_per_lane: int = 1
     top_logprobs: bool = False
+    seeded_on_host: bool = False
     always_compat: bool = False
 
 
@@ -113,6 +116,8 @@ def _row_reasons(row: RowSampling, sampler: DeviceSampler) -> Iterable[Reason]:
         yield Reason.LOGPROB_TOKEN_IDS
     if not row.greedy and sampler.max_top_k is not None and not 1 <= row.top_k <= sampler.max_top_k:
         yield Reason.TOP_K
+    if sampler.seeded_on_host and row.seed is not None and not row.greedy and row.top_k != 1:
+        yield Reason.SEED
     yield from _logprob_reasons(row, sampler)
     if row.structured and (not sampler.supports_grammar or row.logprobs is not None):
         yield Reason.STRUCTURED_OUTPUT
@@ -168,7 +173,8 @@ def place(
 class PlacementTable:
     """Places the steps of one worker. A row's reasons are worked out once, when it is set.
 
-    `place` costs nothing that grows with the batch while no row has a reason.
+    `place` costs nothing that grows with the batch while no row has a reason, and gives the same object while nothing
+    changes.
     """
 
     def __init__(self, sampler: DeviceSampler) -> None:
@@ -176,6 +182,7 @@ class PlacementTable:
         self._hosted: dict[int, frozenset[Reason]] = {}
         self._structured: set[int] = set()
         self._short: dict[int, tuple[int, Sequence[int]]] = {}
+        self._last: tuple[tuple[object, ...], Placement] | None = None
 
     def set(self, row: int, sampling: RowSampling, output_token_ids: Sequence[int] = ()) -> None:
         """A request takes a row. `output_token_ids` is its live list: `min_tokens` ends when it is long enough."""
@@ -190,6 +197,7 @@ class PlacementTable:
 
     def clear(self, row: int) -> None:
         """The row is free."""
+        self._last = None
         self._hosted.pop(row, None)
         self._structured.discard(row)
         self._short.pop(row, None)
@@ -198,14 +206,23 @@ class PlacementTable:
         """Place a step over `rows`, or over every row that is set (None)."""
         if self._short:
             self._end_min_tokens()
+        if not self._hosted and not self._structured:
+            rows = None
+        asked = (phase, chunk_not_final, None if rows is None else tuple(rows))
+        if self._last is None or self._last[0] != asked:
+            self._last = (asked, self._place(phase, rows, chunk_not_final))
+        return self._last[1]
+
+    def _place(self, phase: Phase, rows: Sequence[int] | None, chunk_not_final: bool) -> Placement:
         hosted, structured = self._hosted, self._structured
-        if rows is not None and (hosted or structured):
+        if rows is not None:
             hosted = {row: hosted[row] for row in rows if row in hosted}
             structured = structured.intersection(rows)
         return place(self.sampler, phase, hosted, structured=structured, chunk_not_final=chunk_not_final)
 
     def _end_min_tokens(self) -> None:
         for row in [row for row, (least, output) in self._short.items() if len(output) >= least]:
+            self._last = None
             del self._short[row]
             rest = self._hosted.pop(row) - {Reason.MIN_TOKENS}
             if rest:

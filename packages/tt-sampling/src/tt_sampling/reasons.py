@@ -29,6 +29,7 @@ class Reason(Enum):
     TOP_LOGPROBS = "top logprobs, which this model's device sampler lacks"
     LOGPROB_TOKEN_IDS = "logprobs of chosen tokens"
     TOP_K = "top_k beyond the device sampler's"
+    SEED = "a seed, which is kept off the device"
 
 
 class ReasonTally:
