@@ -3,8 +3,9 @@
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -67,3 +68,15 @@ def _kit() -> SimpleNamespace:
         StructuredOutputsParams=StructuredOutputsParams,
         config=config,
     )
+
+
+@pytest.fixture
+def host_sampling(vllm_kit: SimpleNamespace) -> Callable[..., Any]:
+    """host_sampling(vocab_size, always_compat, reasoning=None, **model fields): a HostSampling of 6 rows."""
+
+    def make(vocab_size: int, always_compat: bool, reasoning: object = None, **model: object) -> Any:
+        config = vllm_kit.config(**model)
+        config.reasoning_config = reasoning
+        return vllm_kit.HostSampling(config, 6, vocab_size, always_compat=always_compat)
+
+    return make

@@ -126,8 +126,9 @@ def _masks(rows: Sequence[int], grammar: Grammar | None) -> Masks | None:
     positions = [i for i, row in enumerate(rows) if row in grammar.index]
     if not positions:
         return None
-    words = torch.from_numpy(grammar.bitmask)[[grammar.index[rows[i]] for i in positions]]
-    return Masks(torch.tensor(positions), words)
+    # Indexing copies: a mask that came from another process may be read-only memory.
+    words = grammar.bitmask[[grammar.index[rows[i]] for i in positions]]
+    return Masks(torch.tensor(positions), torch.from_numpy(words))
 
 
 def _entropy(vllm_config: VllmConfig) -> tuple[int, int]:
