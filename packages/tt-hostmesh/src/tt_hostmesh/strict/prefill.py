@@ -64,7 +64,8 @@ def enter_prefill(where: Where, book: SlotBook, ledger: Ledger, view: PrefillVie
         start, end = view.starts[row], view.ends[row]
         blocks = view.pool[row, : -(-end // ledger.block_size)]
         _check_slot(where, book, ledger, row, view, blocks)
-        others = {s for s in view.slots if s != slot} | _known_live(book, slot)
+        # a later row's slot may still name its former request
+        others = set(view.slots[:row]) | _known_live(book, slot)
         parent = _check_prefix(where, book, ledger, row, view, blocks)
         for index in range(start // ledger.block_size, len(blocks)):
             parent = _write(where, book, ledger, row, view, index, parent, others)
