@@ -239,12 +239,11 @@ class HostGenerator:
         if self._checker:
             self._checker.read(payload)
         source = payload.event
-        first = self._mesh.submit(source.result, "read decode output")
-        rest = [lane.submit(source.wait, "read decode output") for lane in self._placement.submeshes[1:]]
-        host = HostPayload(payload, first)
+        events = [lane.submit(source.result, "read decode output") for lane in self._placement.submeshes]
+        host = HostPayload(payload, events[-1])
         if async_read:
-            return host, [first, *rest]
-        first.wait()
+            return host, events
+        events[-1].wait()
         return host
 
     def process_decode_output_host(self, payload: HostPayload | DevicePayload, is_tokens: bool = True) -> Result:
