@@ -243,8 +243,9 @@ class Cluster:
 
 
 @pytest.fixture
-def on(tmp_path: Path, metal_root: Path):
+def on(tmp_path: Path, metal_root: Path, monkeypatch: pytest.MonkeyPatch):
     """``on("T3K")`` is that machine; ``on(None)`` is this one, without a card."""
+    monkeypatch.chdir(tmp_path)  # ttnn leaves a folder `generated` where it runs
 
     def make(name: str | None) -> Cluster:
         hidden = ("TT_", "MESH_", "ARCH_")

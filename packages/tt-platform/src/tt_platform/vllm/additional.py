@@ -21,6 +21,12 @@ def entries(vllm_config: VllmConfig) -> Mapping[str, object]:
     return cast("Mapping[str, object]", additional) if isinstance(additional, Mapping) else {}
 
 
+def lane_count(vllm_config: VllmConfig) -> int:
+    """In-process lanes of the launch; 1 without any."""
+    lanes = entries(vllm_config).get(LANES, 1)
+    return lanes if isinstance(lanes, int) else 1
+
+
 def put(vllm_config: VllmConfig, key: str, value: object) -> None:
     """Store an entry. The mapping is replaced, not changed: it may be the operator's own."""
     vllm_config.additional_config = {**entries(vllm_config), key: value}

@@ -10,7 +10,7 @@ from tt_platform.mesh import mesh_problem
 from tt_platform.options import TTOptions
 from tt_platform.rules.environment import V2_VARIABLE
 from tt_platform.vllm._compat import v2_forcing_feature
-from tt_platform.vllm.additional import CLOSING_WINDOW, LANES, entries
+from tt_platform.vllm.additional import CLOSING_WINDOW, entries, lane_count
 from tt_platform.vllm.device import DeviceCheck
 from tt_platform.vllm.models import ServedModel
 from tt_registry import bare_name
@@ -33,7 +33,7 @@ def config_facts(vllm_config: VllmConfig, options: TTOptions, served: ServedMode
         speculative_method=_speculative_method(vllm_config),
         any_whitespace=not vllm_config.structured_outputs_config.disable_any_whitespace,
         structured_backend=vllm_config.structured_outputs_config.backend,
-        lanes=_lanes(vllm_config),
+        lanes=lane_count(vllm_config),
         shutdown_timeout=getattr(vllm_config, "shutdown_timeout", None),
         closing_window=bool(entries(vllm_config).get(CLOSING_WINDOW)),
         **_model_facts(vllm_config.model_config, served),
@@ -56,7 +56,7 @@ def _model_facts(model: ModelConfig | None, served: ServedModel) -> dict[str, An
         "encoder_decoder": model.is_encoder_decoder,
         "multimodal": model.is_multimodal_model,
         "class_multimodal": model.is_multimodal_model and bool(resolution and resolution.multimodal),
-        "text_only": model.is_multimodal_model and model.multimodal_config.language_model_only,
+        "text_only": bool(model.multimodal_config and model.multimodal_config.language_model_only),
         "moe": model.is_moe or bool(resolution and resolution.moe),
         "max_model_len": model.max_model_len,
         "max_logprobs": model.max_logprobs,
@@ -113,11 +113,6 @@ def _scheduling_facts(vllm_config: VllmConfig) -> dict[str, Any]:
 def _speculative_method(vllm_config: VllmConfig) -> str | None:
     speculative = vllm_config.speculative_config
     return None if speculative is None else str(speculative.method)
-
-
-def _lanes(vllm_config: VllmConfig) -> int:
-    lanes = entries(vllm_config).get(LANES, 1)
-    return lanes if isinstance(lanes, int) else 1
 
 
 def qualified_name(obj: Any) -> str:
