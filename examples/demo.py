@@ -23,7 +23,7 @@ import httpx
 from rich.console import Console
 from rich.table import Table
 
-from tt_hostmesh.checkpoint import ensure, terminal_steps
+from tt_hostmesh.checkpoint import ensure, steps
 from vllm_tt_plugin.serving import Server
 
 QUESTION = "What is the capital of France?"
@@ -32,7 +32,7 @@ console = Console()
 
 def main() -> int:
     options = parse_arguments()
-    with terminal_steps() as step:
+    with steps() as step:
         model = ensure(step=step)
     with tempfile.TemporaryDirectory(prefix="vllm-tt-demo-") as folder:
         log = Path(folder)

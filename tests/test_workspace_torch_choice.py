@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+
+import pytest
+import torch_choice
 from torch_choice import Offer, choose, parse_offer
 
 LOCAL = Offer("file:///srv/my%20wheels/torch-2.13.0%2Bcpu-cp311-cp311-linux_x86_64.whl", "2.13.0+cpu")
@@ -39,3 +43,10 @@ def test_the_offer_is_read_from_pips_report() -> None:
 def test_only_a_file_url_is_a_local_path() -> None:
     assert DEFAULT.path is None
     assert LOCAL.path == "/srv/my wheels/torch-2.13.0+cpu-cp311-cp311-linux_x86_64.whl"
+
+
+def test_colour_forced_by_the_environment_does_not_spoil_pip_s_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip colours a report on stdout whenever FORCE_COLOR is set. Fails when the report is read from there."""
+    monkeypatch.setenv("FORCE_COLOR", "0")
+    offer = torch_choice.ask_pip(sys.executable, "2.13.0")
+    assert offer is None or offer.version.startswith("2.13.0")

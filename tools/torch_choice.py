@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -69,9 +71,12 @@ def parse_offer(report: dict[str, Any]) -> Offer | None:
 
 def ask_pip(python: str, torch: str) -> Offer | None:
     """pip's offer; None when it has none (its index does not answer, or has no build for this Python)."""
-    options = ["--dry-run", "--quiet", "--no-deps", "--ignore-installed", "--report", "-"]
-    output = _output([python, "-m", "pip", "install", *options, f"torch=={torch}"])
-    return parse_offer(json.loads(output)) if output else None
+    with tempfile.TemporaryDirectory() as folder:
+        # A file, not "-": pip colours what it prints when FORCE_COLOR is set, whatever its value.
+        report = Path(folder) / "report.json"
+        options = ["--dry-run", "--quiet", "--no-deps", "--ignore-installed", "--report", str(report)]
+        answered = _output([python, "-m", "pip", "install", *options, f"torch=={torch}"]) is not None
+        return parse_offer(json.loads(report.read_text())) if answered and report.exists() else None
 
 
 def cpu_index_answers(uv: str, python: str, torch: str) -> bool:

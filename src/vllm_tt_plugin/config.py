@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -11,5 +11,6 @@ if TYPE_CHECKING:
 
 def get_tt_config(vllm_config: VllmConfig) -> Mapping[str, Any]:
     """`vllm_config.additional_config["tt"]`, or an empty mapping when no option was given."""
-    additional = vllm_config.additional_config or {}
-    return additional.get("tt") or {}
+    additional: object = vllm_config.additional_config
+    options = cast("Mapping[str, Any]", additional).get("tt") if isinstance(additional, Mapping) else None
+    return options or {}

@@ -41,7 +41,9 @@ class Sample:
 class Argmax:
     """The plain host sampler."""
 
-    def admit(self, row: int, params: Any, prompt: Any, output: Any) -> None: ...
+    def admit(self, row: int, params: Any, prompt: Any, output: Any, *, request_id: str) -> RowSampling:
+        return params
+
     def release(self, row: int) -> None: ...
     def sample(self, logits: Any, rows: Any, *, advance: Any, grammar: Any) -> Sample:
         return Sample(logits.argmax(-1).tolist())
@@ -195,9 +197,7 @@ class Engine:
             count = min(budget, r.target)
             if self.grow(r, count) is None:
                 continue
-            admissions.append(
-                Admission(r.name, r.prompt, list(r.output), 0, [list(r.blocks)], None, r.sampling, r.lane)
-            )
+            admissions.append(Admission(r.name, r.prompt, list(r.output), 0, [list(r.blocks)], r.sampling, r.lane))
             scheduled[r.name] = count
             r.computed, r.running = count, True
             budget -= count
@@ -315,16 +315,16 @@ def test_every_request_gets_the_tokens_it_gets_alone(scenario: Scenario) -> None
 def test_a_mixed_step_is_refused() -> None:
     engine = Engine(Scenario(1, 1, False, 1, Mode.ALL, 40, 64, 0))
     sampling = RowSampling(temperature=0)
-    first = Admission("a", [1, 2], [], 0, [[1]], None, sampling)
+    first = Admission("a", [1, 2], [], 0, [[1]], sampling)
     engine.runner.execute(StepRequest(admissions=[first], scheduled={"a": 2}))
-    second = Admission("b", [1, 2], [], 0, [[2]], None, sampling)
+    second = Admission("b", [1, 2], [], 0, [[2]], sampling)
     with pytest.raises(StepError, match="mixes 1 prefill and 1 decode"):
         engine.runner.execute(StepRequest(admissions=[second], scheduled={"a": 1, "b": 2}))
 
 
 def test_a_count_that_differs_from_the_engine_s_is_refused() -> None:
     engine = Engine(Scenario(1, 1, False, 1, Mode.ALL, 40, 64, 0))
-    admission = Admission("a", [1, 2], [], 0, [[1]], None, RowSampling(temperature=0))
+    admission = Admission("a", [1, 2], [], 0, [[1]], RowSampling(temperature=0))
     engine.runner.execute(StepRequest(admissions=[admission], scheduled={"a": 2}))
     with pytest.raises(StepError, match="the engine counts 3 computed tokens, the worker 2"):
         engine.runner.execute(StepRequest(computed={"a": 3}, scheduled={"a": 1}))

@@ -16,8 +16,9 @@ class Recorder:
     def __init__(self) -> None:
         self.rows: set[int] = set()
 
-    def admit(self, row: int, params: Any, prompt: Any, output: Any) -> None:
+    def admit(self, row: int, params: Any, prompt: Any, output: Any, *, request_id: str) -> RowSampling:
         self.rows.add(row)
+        return params
 
     def release(self, row: int) -> None:
         self.rows.discard(row)
@@ -26,10 +27,10 @@ class Recorder:
         raise NotImplementedError
 
 
-def admitted(sampling: RowSampling) -> tuple[RowSamplers, RequestState[None]]:
+def admitted(sampling: RowSampling) -> tuple[RowSamplers, RequestState[RowSampling]]:
     samplers = RowSamplers(4, 50, DeviceSampler(mode=Mode.ALL), Recorder())
-    state: RequestState[None] = RequestState("a", 2, [5, 6], [7], 3, 0, None)
-    samplers.admit(state, sampling)
+    state = RequestState("a", 2, [5, 6], [7], 3, 0, sampling)
+    samplers.admit(state)
     return samplers, state
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -23,7 +22,7 @@ class RequestState(Generic[P]):
 
     request_id: str
     row: int
-    prompt: Sequence[int]
+    prompt: list[int]
     output: list[int]
     prefill_end: int
     computed: int

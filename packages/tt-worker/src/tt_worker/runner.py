@@ -146,7 +146,7 @@ class Runner:
         )
         for table, ids in zip(self._pages, admission.block_ids, strict=True):
             table.replace(row, ids)
-        self._samplers.admit(state, admission.sampling)
+        self._samplers.admit(state)
         self._requests[admission.request_id] = state
         self._tenancy += 1
 

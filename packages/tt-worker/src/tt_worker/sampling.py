@@ -25,7 +25,12 @@ class HostSample(Protocol):
 class HostSampler(Protocol):
     """The engine's host sampler (tt_sampling.vllm.host.HostSampling under vLLM)."""
 
-    def admit(self, row: int, params: Any, prompt_token_ids: Sequence[int], output_token_ids: list[int]) -> None: ...
+    def admit(
+        self, row: int, params: Any, prompt_token_ids: list[int], output_token_ids: list[int], *, request_id: str
+    ) -> RowSampling:
+        """A request takes a row; `output_token_ids` is its live list. Returns its parameters in plain values."""
+        ...
+
     def release(self, row: int) -> None: ...
     def sample(
         self, logits: Any, rows: Sequence[int], *, advance: Sequence[bool] | None, grammar: GrammarMask | None
@@ -46,11 +51,11 @@ class RowSamplers:
         self.version = 0
         self._placement = PlacementTable(device)
 
-    def admit(self, state: RequestState[Any], sampling: RowSampling) -> None:
+    def admit(self, state: RequestState[Any]) -> None:
         self.version += 1
+        sampling = self.host.admit(state.row, state.params, state.prompt, state.output, request_id=state.request_id)
         self.device.set(state.row, sampling)
         self._placement.set(state.row, sampling, state.output)
-        self.host.admit(state.row, state.params, state.prompt, state.output)
         state.penalised = sampling.penalised
         if state.penalised:
             self.histories.set(state.row, state.prompt, state.output)

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tt_sampling.parameters import RowSampling
-
 
 @dataclass(frozen=True, slots=True)
 class Admission:
@@ -17,16 +15,14 @@ class Admission:
     computed:        tokens already in the KV cache (prefix hit), tokens
     block_ids:       all its blocks, per KV cache group
     params:          the engine's sampling parameters, for the engine's host sampler
-    sampling:        the same in plain values
     """
 
     request_id: str
-    prompt: Sequence[int]
-    output: Sequence[int]
+    prompt: list[int]
+    output: list[int]
     computed: int
     block_ids: Sequence[Sequence[int]]
     params: Any
-    sampling: RowSampling
     lane: int = 0
 
 

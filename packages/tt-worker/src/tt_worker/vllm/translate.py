@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, AsyncModelRunnerOutput, ModelRunnerOutput
 
-from tt_sampling.vllm.translate import row_sampling
 from tt_worker.inflight import InFlight
 from tt_worker.sampling import GrammarMask
 from tt_worker.step import Admission, StepRequest, StepResult
@@ -32,8 +31,7 @@ class _Known:
 class Translator:
     """Remembers each request's prompt and parameters until it finishes: vLLM sends them once."""
 
-    def __init__(self, *, logits_processors: bool = False) -> None:
-        self._logits_processors = logits_processors
+    def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
 
     def step(self, output: SchedulerOutput) -> StepRequest:
@@ -107,7 +105,6 @@ class Translator:
             computed=computed,
             block_ids=blocks,
             params=known.params,
-            sampling=row_sampling(known.params, logits_processors=self._logits_processors),
             lane=lane_of.get(request_id, 0),
         )
 

@@ -12,6 +12,7 @@ from tt_platform.capacity import Serving, kv_blocks, publish, tokens_all_users
 from tt_platform.lifecycle import DeviceSession
 from tt_platform.options import TTOptions
 from tt_platform.runtime import Runtime, RuntimeChoice, load_runtime
+from tt_platform.vllm.additional import lane_count
 from tt_platform.vllm.models import served_model
 from tt_platform.vllm.ranks import bind_rank
 from tt_platform.vllm.shutdown import abort_requests_at_shutdown
@@ -48,7 +49,7 @@ class TTWorker(WorkerBase):
         kwargs.pop("shared_worker_lock", None)
         super().__init__(*args, **kwargs)
         self.options = TTOptions.of(self.vllm_config.additional_config)
-        self.lanes = int((self.vllm_config.additional_config or {}).get("_tt_resolved_lane_count", 1))
+        self.lanes = lane_count(self.vllm_config)
         self.rows = self.scheduler_config.max_num_seqs
         self.log = StepLog(self.options.step_log)
         self.model: Any = None
@@ -170,8 +171,8 @@ class TTWorker(WorkerBase):
             devices_per_lane=self._mesh.get_num_devices() // self.lanes,
             always_compat=self.options.always_compat_sampling,
         )
-        host = HostSampling(self.vllm_config, self.rows, vocab_size)
-        self.translator = Translator(logits_processors=bool(self.model_config.logits_processors))
+        host = HostSampling(self.vllm_config, self.rows, vocab_size, always_compat=self.options.always_compat_sampling)
+        self.translator = Translator()
         resident = self.capabilities.supports_async_decode and self.trace.decode
         return Runner(
             RunnerConfig(overlap=bool(self.scheduler_config.async_scheduling) and resident),
