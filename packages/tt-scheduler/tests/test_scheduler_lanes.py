@@ -1,4 +1,4 @@
-"""Rules L1 to L4, R1 and R2, A1: lanes, rows, and the order of admission."""
+"""Rules L1, L2, S5, R1, R2 and A1: lanes, rows, and the order of admission."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_L2_one_lane_with_work_gets_all_of_it() -> None:
     assert permits[0].max_tokens == 100
 
 
-def test_L3_only_the_lane_that_preempted_is_closed() -> None:
+def test_S5_only_the_lane_that_preempted_is_closed() -> None:
     permits = lane_permits(Pass(Phase.PREFILL), [Demand(1, 1, 1)] * 2, [True, False], quantum=64)
     assert [permit.max_admissions for permit in permits] == [0, None]
 

@@ -103,7 +103,7 @@ class Checked:
     def forget(self) -> None:
         """Check and drop the requests that are done."""
         for request in self.requests:
-            assert not request.done or request.name in self.aborted or request.generated == request.output
+            assert not request.done or request.name in self.aborted or request.delivered == request.output
         self.requests = self.alive
 
     def finish(self) -> None:

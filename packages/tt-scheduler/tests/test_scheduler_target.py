@@ -216,6 +216,16 @@ def test_a_chunk_needs_a_quantum() -> None:
         Chunking(True, 0)
 
 
+def test_the_rate_that_a_target_leaves_to_prompts() -> None:
+    """150 ms: 147 ms - 25 ms decode - 20 ms floor are 408 tokens in each 147 ms."""
+    target = taught(150).target
+    assert target is not None
+    assert target.prompt_rate == pytest.approx(408 / 0.147, rel=0.02)
+    steps = run(taught(150), BUSY, 200)
+    seconds = sum(map(device_ms, steps)) / 1e3
+    assert sum(s.tokens for s in steps if s.phase is Phase.PREFILL) / seconds == pytest.approx(408 / 0.147, rel=0.05)
+
+
 def test_a_target_that_fits_is_feasible() -> None:
     target = taught(500).target
     assert isinstance(target, LatencyTarget)

@@ -25,6 +25,7 @@ class StepTimes:
         self._decode_ms: float | None = None
         self._weight = self._x = self._y = self._xx = self._xy = 0.0
         self._floor = self._slope = 0.0
+        self._seen = 0
 
     @property
     def ready(self) -> bool:
@@ -50,6 +51,16 @@ class StepTimes:
     def typical_prefill_ms(self) -> float:
         """Mean duration of recent prefill steps in milliseconds; 0 before the first."""
         return self._y / self._weight if self._weight else 0.0
+
+    @property
+    def typical_prefill_tokens(self) -> float:
+        """Mean tokens of recent prefill steps; 0 before the first."""
+        return self._x / self._weight if self._weight else 0.0
+
+    @property
+    def prefill_steps(self) -> int:
+        """Prefill steps seen."""
+        return self._seen
 
     def prefill_ms(self, tokens: int) -> float:
         """Expected duration of a prefill step of that many tokens in milliseconds; 0 before the first."""
@@ -87,6 +98,7 @@ class StepTimes:
     def _learn_prefill(self, tokens: int, ms: float) -> None:
         if self._weight:
             ms = min(ms, SURPRISE * self.prefill_ms(tokens))
+        self._seen += 1
         self._weight = MEMORY * self._weight + 1
         self._x = MEMORY * self._x + tokens
         self._y = MEMORY * self._y + ms

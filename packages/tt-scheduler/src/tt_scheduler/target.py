@@ -76,6 +76,17 @@ class LatencyTarget:
         return not self.ready or self.target_ms >= self.times.decode_ms + self.shortest_prefill_ms
 
     @property
+    def prompt_rate(self) -> float:
+        """Prompt tokens a second that go through while somebody decodes all the time; 0 before the first estimate."""
+        if not self.ready:
+            return 0.0
+        room = PLANNED * self.target_ms - self.times.decode_ms
+        tokens = self.times.tokens_within(max(room, self.shortest_prefill_ms)) if self.chunking.allowed else 0
+        prefill_ms = self.times.prefill_ms(tokens) if tokens else self.times.typical_prefill_ms
+        tokens = tokens or self.times.typical_prefill_tokens
+        return tokens / (prefill_ms + self._decode_steps * self.times.decode_ms) * 1e3
+
+    @property
     def due(self) -> bool:
         """Whether the next step belongs to the running requests."""
         if self._owed:
@@ -105,9 +116,10 @@ class LatencyTarget:
             self._owed = 0
 
     def observe(self, step: Step, ms: float) -> None:
-        """Replace a step's forecast by its measured duration and learn from it."""
-        self.times.observe(step, ms)
-        step.ms = ms
+        """Replace a step's forecast by its measured duration and learn from it. No duration keeps the forecast."""
+        if ms > 0:
+            self.times.observe(step, ms)
+            step.ms = ms
 
     def _room_ms(self) -> float:
         return PLANNED * self.target_ms - self.waited_ms - self.times.decode_ms

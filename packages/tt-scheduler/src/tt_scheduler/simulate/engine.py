@@ -44,8 +44,9 @@ class EngineSize:
 class SimRequest:
     """A request in the engine.
 
-    known:     tokens of prompt and output, including the one that is being computed
-    computed:  tokens whose KV is in the cache or being computed
+    known:      tokens of prompt and output, including the one that is being computed
+    computed:   tokens whose KV is in the cache or being computed
+    delivered:  output tokens of steps that ended
     """
 
     name: str
@@ -55,6 +56,7 @@ class SimRequest:
     ready: bool = True  # its grammar is compiled
     known: int = 0
     computed: int = 0
+    delivered: int = 0
     blocks: int = 0
     running: bool = False
     prefilled: bool = False
@@ -287,7 +289,8 @@ class Engine:
         """Deliver the tokens of a step. Returns who got one, without requests that were aborted meanwhile."""
         alive = [request for request in scheduled.sampled if not request.done]
         for request in alive:
-            if request.generated >= request.output:
+            request.delivered += 1
+            if request.delivered >= request.output:
                 self._leave(request)
         return alive
 

@@ -39,7 +39,7 @@ def phase_timeline(runs: Mapping[str, Run], path: Path, start: float, seconds: f
             bars = [
                 (step.start, step.ms / 1e3)
                 for step in run.steps
-                if step.phase.value == phase and start <= step.start < start + seconds
+                if step.phase.value == phase and start - step.ms / 1e3 < step.start < start + seconds
             ]
             axis.broken_barh(bars, (row - 0.4, 0.8), facecolors=colour, label=phase if not row else None)
     axis.set_yticks(range(len(runs)), list(runs))

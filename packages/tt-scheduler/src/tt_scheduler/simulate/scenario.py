@@ -35,7 +35,9 @@ class Scenario:
     @classmethod
     def parse(cls, text: str) -> Scenario:
         """Read `NAME` or `NAME:KEY=VALUE,...`; keys are chunk, enabled, prefill_steps, decode_steps, target_itl_ms."""
-        name, _, settings = text.partition(":")
+        name, _, settings = text.rpartition(":")
+        if "=" not in settings:
+            name, settings = text, ""
         values: dict[str, object] = {}
         chunk: int | None = None
         for setting in filter(None, settings.split(",")):

@@ -12,12 +12,15 @@ from tt_scheduler.interleave import InterleaveOptions
 from tt_scheduler.phase import Demand, Phase
 from tt_scheduler.plan import Outcome, Pass, Step
 from tt_scheduler.policy import PhasePolicy
-from tt_scheduler.target import Chunking
+from tt_scheduler.target import Chunking, LatencyTarget
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
 logger = logging.getLogger("vllm.tt.scheduler")
+
+# Prefill steps after which an estimate is worth telling.
+SETTLED = 20
 
 
 def interleave_options(vllm_config: VllmConfig) -> InterleaveOptions:
@@ -35,14 +38,20 @@ def chunking_of(vllm_config: VllmConfig, block_size: int) -> Chunking:
 
 
 class Pacing:
-    """Takes each step's decision through the policy, measures the steps, and logs."""
+    """Takes each step's decision through the policy, measures the steps, and logs.
 
-    def __init__(self, options: InterleaveOptions, chunking: Chunking) -> None:
+    now: the clock, seconds
+    """
+
+    def __init__(
+        self, options: InterleaveOptions, chunking: Chunking, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.now = now
         self.policy = PhasePolicy(options, chunking)
         self.chunking = chunking
         self._clock = StepClock()
         self._widest = 0
-        self._warned = False
+        self._reported = self._warned = False
         self._log_launch(options, chunking)
 
     def step(self, demand: Demand, attempt: Callable[[Pass], Outcome]) -> Step:
@@ -57,26 +66,42 @@ class Pacing:
     def started(self, output: object, step: Step) -> None:
         """The step's output leaves for the worker."""
         if self.policy.target is not None:
-            self._clock.start(output, step, time.monotonic())
+            self._clock.start(output, step, self.now())
 
     def finished(self, output: object) -> None:
         """The result of that output came back."""
         target = self.policy.target
         if target is None:
             return
-        ended = self._clock.end(output, time.monotonic())
+        ended = self._clock.end(output, self.now())
         if ended is not None:
             self.policy.observe(*ended)
-            if not target.feasible and not self._warned:
-                self._warned = True
-                logger.warning(
-                    "decode_interleave_target_itl_ms=%g cannot be held: a decode step takes %.1f ms and the shortest "
-                    "useful prefill step %.1f ms; running requests will wait longer. Raise the target, lower "
-                    "--max-num-seqs, or enable chunked prefill.",
-                    target.target_ms,
-                    target.times.decode_ms,
-                    target.shortest_prefill_ms,
-                )
+            self._report(target)
+
+    def _report(self, target: LatencyTarget) -> None:
+        """Say once what the target means on this device, and once that it cannot be held."""
+        times = target.times
+        if times.prefill_steps >= SETTLED and target.ready and not self._reported:
+            self._reported = True
+            logger.info(
+                "decode_interleave_target_itl_ms=%g: decode takes %.1f ms, prefill %.1f ms + %.3f ms a token; while "
+                "requests decode, prompts get %.0f tokens a second",
+                target.target_ms,
+                times.decode_ms,
+                times.floor_ms,
+                times.ms_per_token,
+                target.prompt_rate,
+            )
+        if not target.feasible and not self._warned:
+            self._warned = True
+            logger.warning(
+                "decode_interleave_target_itl_ms=%g cannot be held: a decode step takes %.1f ms and the shortest "
+                "useful prefill step %.1f ms; running requests will wait longer. Raise the target, lower "
+                "--max-num-seqs, or enable chunked prefill.",
+                target.target_ms,
+                times.decode_ms,
+                target.shortest_prefill_ms,
+            )
 
     @staticmethod
     def _log_launch(options: InterleaveOptions, chunking: Chunking) -> None:
