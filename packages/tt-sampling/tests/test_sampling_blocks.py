@@ -28,17 +28,18 @@ def in_order(row: "torch.Tensor") -> list[int]:
 def test_argmax_is_the_lowest_id_among_the_best(seed: int, vocab: int, levels: int) -> None:
     logits = logits_of(seed, 5, vocab, levels)
     rows = torch.tensor([4, 0, 2])
-    assert argmax(split(logits), rows).tolist() == [in_order(logits[row])[0] for row in (4, 0, 2)]
+    for fine in (False, True):
+        assert argmax(split(logits, fine=fine), rows).tolist() == [in_order(logits[row])[0] for row in (4, 0, 2)]
 
 
 @settings(deadline=None, max_examples=60)
-@given(seeds, vocabularies, st.integers(1, 700), st.sampled_from([3, 50, 10_000]))
+@given(seeds, vocabularies, st.integers(1, 700), st.sampled_from([3, 50, 10_000]), st.booleans())
 def test_the_best_tokens_come_in_order_and_nothing_better_is_left_out(
-    seed: int, vocab: int, count: int, levels: int
+    seed: int, vocab: int, count: int, levels: int, fine: bool
 ) -> None:
     """Ties with the last value may be cut anywhere; everything better than it must be there."""
     logits = logits_of(seed, 4, vocab, levels)
-    values, ids = best(split(logits), torch.tensor([3, 1]), count)
+    values, ids = best(split(logits, fine=fine), torch.tensor([3, 1]), count)
     for line, row in enumerate((3, 1)):
         found = ids[line].tolist()
         last = float(values[line, -1])
@@ -51,4 +52,4 @@ def test_the_best_tokens_come_in_order_and_nothing_better_is_left_out(
 
 def test_splitting_does_not_copy_a_vocabulary_of_whole_blocks() -> None:
     logits = torch.randn(2, 640)
-    assert split(logits).lines.data_ptr() == logits.data_ptr()
+    assert split(logits, fine=True).lines.data_ptr() == logits.data_ptr()

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tt_sampling.host.blocks import best, split
+from tt_sampling.host.blocks import best, first_of, split
 from tt_sampling.parameters import RowSampling
+
+_FEW = 4
+"""Top tokens for which coarse blocks are the better ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +30,23 @@ class Wanted:
     """The rows of one batch layout that ask for logprobs.
 
     positions: int64 [m], their lines of the logits
+    first:     the first line when the positions are lines one after the other, else None
     top:       (members of `positions` as int64, n) for each number of top tokens asked
     chosen:    (member, token ids) of rows that name the tokens themselves
     width:     the largest number of tokens of any row, the sampled one not counted
     """
 
     positions: Tensor
+    first: int | None
     top: Sequence[tuple[Tensor, int]]
     chosen: Sequence[tuple[int, Tensor]]
     width: int
+
+    def lines(self, logits: Tensor) -> Tensor:
+        """The logits of these rows, without a copy where that can be."""
+        if self.first is None:
+            return logits.index_select(0, self.positions)
+        return logits[self.first : self.first + self.positions.shape[0]]
 
 
 def wanted(rows: Sequence[RowSampling], vocab_size: int) -> Wanted | None:
@@ -53,6 +64,7 @@ def wanted(rows: Sequence[RowSampling], vocab_size: int) -> Wanted | None:
             members.setdefault(vocab_size if logprobs < 0 else logprobs, []).append(member)
     return Wanted(
         positions=torch.tensor(positions),
+        first=first_of(positions),
         top=[(torch.tensor(some), n) for n, some in members.items()],
         chosen=chosen,
         width=max([*members, *(named.shape[0] for _, named in chosen)]),
@@ -78,16 +90,15 @@ def gather(want: Wanted, scores: Tensor, tokens: Tensor) -> Logprobs:
     return Logprobs(
         ids=ids.new_zeros(count, want.width + 1).index_copy_(0, want.positions, ids),
         values=values.new_zeros(count, want.width + 1).index_copy_(0, want.positions, values),
-        ranks=tokens.new_zeros(count).index_copy_(0, want.positions, (scores >= own).sum(-1)),
+        ranks=tokens.new_zeros(count).index_copy_(0, want.positions, (scores >= own).view(torch.int8).sum(-1)),
     )
 
 
 def _fill(want: Wanted, scores: Tensor, ids: Tensor, values: Tensor) -> None:
     """Write the tokens beside the sampled ones: ids and values are [m, w]."""
-    blocks = split(scores) if want.top else None
     for members, n in want.top:
-        if n and blocks is not None:
-            top_values, top_ids = best(blocks, members, n)
+        if n:
+            top_values, top_ids = best(split(scores, fine=n > _FEW), members, n)
             ids[:, :n].index_copy_(0, members, top_ids.clamp_(max=scores.shape[1] - 1).int())
             values[:, :n].index_copy_(0, members, top_values)
     for member, named in want.chosen:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tt_sampling.host.blocks import first_of
 from tt_sampling.host.edits import Edit, Line, edits
 from tt_sampling.host.history import History
 from tt_sampling.host.logprobs import Wanted, wanted
@@ -46,18 +47,22 @@ class Draws:
     """
 
     groups: Sequence[Randomness]
-    positions: Tensor
     bases: Tensor
     outputs: Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to sample one batch layout. `greedy` is int64 [g], None when no row is greedy."""
+    """How to sample one batch layout.
+
+    greedy: int64 [g], lines of the logits; None when no row is greedy
+    fine:   some row looks at candidates
+    """
 
     rows: Sequence[int]
     greedy: Tensor | None
     draws: Draws | None
+    fine: bool
     edits: Sequence[Edit]
     penalties: Penalties | None
     logprobs: Wanted | None
@@ -73,10 +78,12 @@ def plan(rows: Sequence[int], requests: Sequence[Request], vocab_size: int) -> P
     greedy = [i for i, request in enumerate(requests) if only_the_best(request.sampling)]
     penalised = [(i, h) for i, request in enumerate(requests) if (h := request.history) is not None]
     lines = [Line(i, request.sampling, request.output) for i, request in enumerate(requests)]
+    draws = _draws(requests, vocab_size) if len(greedy) < len(requests) else None
     return Plan(
         rows=tuple(rows),
         greedy=torch.tensor(greedy) if greedy else None,
-        draws=_draws(requests, vocab_size) if len(greedy) < len(requests) else None,
+        draws=draws,
+        fine=draws is not None and any(group.limit is not Limit.NONE for group in draws.groups),
         edits=edits(lines, vocab_size),
         penalties=Penalties([i for i, _ in penalised], [h for _, h in penalised], vocab_size) if penalised else None,
         logprobs=wanted([request.sampling for request in requests], vocab_size),
@@ -93,7 +100,6 @@ def _draws(requests: Sequence[Request], vocab_size: int) -> Draws:
     chosen = [requests[i] for i in positions]
     return Draws(
         groups=[_group(*kind, some, [requests[i].sampling for i in some]) for kind, some in alike.items()],
-        positions=torch.tensor(positions),
         bases=torch.tensor([request.base for request in chosen], dtype=torch.int64),
         outputs=[request.output for request in chosen],
     )
@@ -118,11 +124,10 @@ def _group(limit: Limit, count: int, positions: Sequence[int], rows: Sequence[Ro
     def column(values: Sequence[float], dtype: torch.dtype) -> Tensor:
         return torch.tensor(values, dtype=dtype).unsqueeze(1)
 
-    in_a_row = list(positions) == list(range(positions[0], positions[-1] + 1))
     return Randomness(
         limit=limit,
         positions=torch.tensor(positions),
-        first=positions[0] if in_a_row else None,
+        first=first_of(positions),
         scale=column([1.0 / row.temperature for row in rows], torch.float32),
         kth=column([row.top_k - 1 for row in rows], torch.int64) if limit is Limit.TOP_K else None,
         top_p=column([row.top_p for row in rows], torch.float64),

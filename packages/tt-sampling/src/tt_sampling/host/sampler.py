@@ -100,7 +100,7 @@ class HostSampler:
             apply_bitmask(logits, masks.positions, masks.words)
         scores = self._raw_scores(plan.logprobs, logits)
         self._edit(plan, logits, hooks)
-        blocks = split(logits)
+        blocks = split(logits, fine=plan.fine)
         tokens = torch.empty(len(rows), dtype=torch.int64)
         if plan.greedy is not None:
             tokens.index_copy_(0, plan.greedy, argmax(blocks, plan.greedy))
@@ -108,7 +108,7 @@ class HostSampler:
         if scaled and hooks is not None:
             logits *= self._scales(plan.rows)
             hooks.scaled(logits, plan.rows)
-            blocks = split(logits)
+            blocks = split(logits, fine=plan.fine)
         if plan.logprobs is not None and scores is None:
             scores = self._processed_scores(plan, plan.logprobs, logits, scaled)
         if plan.draws is not None:
@@ -145,8 +145,9 @@ class HostSampler:
     def _raw_scores(self, want: Wanted | None, logits: Tensor) -> Tensor | None:
         if want is None or self._mode not in (LogprobsMode.RAW_LOGPROBS, LogprobsMode.RAW_LOGITS):
             return None
-        lines = logits.index_select(0, want.positions)
-        return lines.log_softmax(-1) if self._mode is LogprobsMode.RAW_LOGPROBS else lines
+        if self._mode is LogprobsMode.RAW_LOGPROBS:
+            return want.lines(logits).log_softmax(-1)
+        return want.lines(logits).clone()
 
     def _processed_scores(self, plan: Plan, want: Wanted, logits: Tensor, scaled: bool) -> Tensor:
         rows = [row for row in plan.rows if self._requests[row].sampling.wants_logprobs]
@@ -154,7 +155,7 @@ class HostSampler:
         scale = torch.ones(len(asked), 1) if scaled else self._scales(rows)
         top_k = [row.top_k if 0 < row.top_k < self._vocab_size and not row.greedy else 0 for row in asked]
         lines = processed(
-            logits.index_select(0, want.positions),
+            want.lines(logits),
             scale,
             torch.tensor(top_k).unsqueeze(1),
             torch.tensor([1.0 if row.greedy else row.top_p for row in asked]).unsqueeze(1),
