@@ -326,6 +326,18 @@ def test_V9_a_request_at_the_end_of_its_context_stops(make: Any, scripted: Modul
     assert len(engine.outputs["a"]) == 14
 
 
+def test_a_throttled_prefill_becomes_a_decode_step(make: Any, scripted: ModuleType) -> None:
+    """vLLM's own balancing of prefills between data-parallel ranks goes on working."""
+    engine = make()
+    engine.add(scripted.make_request("a", [5] * 20, 6))
+    until(engine, "decode")
+    engine.add(scripted.make_request("b", [6] * 20, 6))
+    output = engine.scheduler.schedule(True)
+    assert output.num_scheduled_tokens == {"a": 1}
+    engine.scheduler.update_from_output(output, engine.worker.execute(output))
+    assert engine.step() == "prefill"
+
+
 def test_whole_prompts_need_a_budget_that_holds_them(scripted: ModuleType) -> None:
     """#5: a prompt longer than the budget with chunking off could never be scheduled. vLLM refuses that launch."""
     with pytest.raises(ValueError, match="max_num_batched_tokens"):

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from tt_scheduler.simulate.workload import Arrival, poisson, read_trace
 def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(prog="python -m tt_scheduler.simulate", description=__doc__)
     p.add_argument("--device", choices=sorted(PRESETS), default="llama-8b-t3k", help="model and machine")
+    p.add_argument("--overhead-ms", type=float, default=0.0, help="the engine's own time between two steps")
     source = p.add_mutually_exclusive_group(required=True)
     source.add_argument("--trace", type=Path, help="CSV with TIMESTAMP,ContextTokens,GeneratedTokens")
     source.add_argument("--poisson", type=float, metavar="RATE", help="random arrivals, requests a second")
@@ -65,7 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _simulate(scenario: Scenario, workload: list[Arrival], size: EngineSize, args: argparse.Namespace) -> Run:
     progress = Progress(scenario.name)
-    run = scenario.run(workload, PRESETS[args.device], size, not args.synchronous, progress)
+    cost = replace(PRESETS[args.device], overhead_ms=args.overhead_ms)
+    run = scenario.run(workload, cost, size, not args.synchronous, progress)
     progress.close()
     return run
 

@@ -27,9 +27,10 @@ def admission_limit(scheduler: Scheduler) -> str:
 def divide_rows(config: SchedulerConfig, lanes: int) -> None:
     """Turn the limits of all lanes into those of one. 0.31 added `max_num_active_seqs`."""
     config.max_num_seqs //= lanes
-    active = getattr(config, "max_num_active_seqs", None)
+    name = "max_num_active_seqs"
+    active = getattr(config, name, None)
     if active is not None:
-        config.max_num_active_seqs = max(1, active // lanes)
+        setattr(config, name, max(1, active // lanes))
 
 
 def count_running(scheduler: Scheduler) -> int:
