@@ -67,6 +67,9 @@ def best(blocks: Blocks, positions: Tensor, count: int) -> tuple[Tensor, Tensor]
     """
     vocab = blocks.logits.shape[1]
     count = min(count, vocab)
+    if count == 1:
+        ids = argmax(blocks, positions).unsqueeze(1)
+        return blocks.maxima.index_select(0, positions).amax(-1, keepdim=True), ids
     if 4 * count * blocks.width >= vocab:
         return _best_of_all(blocks.logits.index_select(0, positions), count)
     block = blocks.maxima.index_select(0, positions).topk(count, dim=-1, sorted=False).indices

@@ -80,27 +80,36 @@ def gather(want: Wanted, scores: Tensor, tokens: Tensor) -> Logprobs:
     """
     sampled = tokens.index_select(0, want.positions).unsqueeze(1)
     own = scores.gather(1, sampled)
-    ids = torch.zeros(scores.shape[0], want.width + 1, dtype=torch.int32)
-    values = torch.zeros(scores.shape[0], want.width + 1)
-    ids[:, :1] = sampled
-    values[:, :1] = own
-    if want.width:
-        _fill(want, scores, ids[:, 1:], values[:, 1:])
+    ids, values = _lists(want, scores, sampled, own)
+    ranks = (scores >= own).view(torch.int8).sum(-1)
     count = tokens.shape[0]
+    if count == ids.shape[0]:
+        return Logprobs(ids, values, ranks)
     return Logprobs(
         ids=ids.new_zeros(count, want.width + 1).index_copy_(0, want.positions, ids),
         values=values.new_zeros(count, want.width + 1).index_copy_(0, want.positions, values),
-        ranks=tokens.new_zeros(count).index_copy_(0, want.positions, (scores >= own).view(torch.int8).sum(-1)),
+        ranks=ranks.new_zeros(count).index_copy_(0, want.positions, ranks),
     )
 
 
-def _fill(want: Wanted, scores: Tensor, ids: Tensor, values: Tensor) -> None:
-    """Write the tokens beside the sampled ones: ids and values are [m, w]."""
+def _lists(want: Wanted, scores: Tensor, sampled: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+    """Ids int32 and values float32, [m, w + 1], the sampled token (int64 [m, 1]) and its score first."""
+    if len(want.top) == 1 and not want.chosen:
+        _, n = want.top[0]
+        if n == 0:
+            return sampled.int(), own
+        values, ids = best(split(scores, fine=n > _FEW), torch.arange(scores.shape[0]), n)
+        ids.clamp_(max=scores.shape[1] - 1)
+        return torch.cat((sampled, ids), dim=1).int(), torch.cat((own, values), dim=1)
+    ids = torch.zeros(scores.shape[0], want.width + 1, dtype=torch.int32)
+    values = torch.zeros(scores.shape[0], want.width + 1)
+    ids[:, :1], values[:, :1] = sampled, own
     for members, n in want.top:
         if n:
             top_values, top_ids = best(split(scores, fine=n > _FEW), members, n)
-            ids[:, :n].index_copy_(0, members, top_ids.clamp_(max=scores.shape[1] - 1).int())
-            values[:, :n].index_copy_(0, members, top_values)
+            ids[:, 1 : n + 1].index_copy_(0, members, top_ids.clamp_(max=scores.shape[1] - 1).int())
+            values[:, 1 : n + 1].index_copy_(0, members, top_values)
     for member, named in want.chosen:
-        ids[member, : named.shape[0]] = named
-        values[member, : named.shape[0]] = scores[member, named]
+        ids[member, 1 : named.shape[0] + 1] = named
+        values[member, 1 : named.shape[0] + 1] = scores[member, named]
+    return ids, values

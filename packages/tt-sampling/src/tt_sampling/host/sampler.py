@@ -101,9 +101,7 @@ class HostSampler:
         scores = self._raw_scores(plan.logprobs, logits)
         self._edit(plan, logits, hooks)
         blocks = split(logits, fine=plan.fine)
-        tokens = torch.empty(len(rows), dtype=torch.int64)
-        if plan.greedy is not None:
-            tokens.index_copy_(0, plan.greedy, argmax(blocks, plan.greedy))
+        tokens = self._greedy(blocks, plan)
         scaled = plan.draws is not None and hooks is not None and hooks.wants_scaled()
         if scaled and hooks is not None:
             logits *= self._scales(plan.rows)
@@ -131,6 +129,15 @@ class HostSampler:
             plan.penalties.apply(logits)
         if hooks is not None:
             hooks.after_penalties(logits, plan.rows)
+
+    def _greedy(self, blocks: Blocks, plan: Plan) -> Tensor:
+        """Tokens int64 [n] with those of the greedy rows in their places."""
+        if plan.greedy is not None and plan.draws is None:
+            return argmax(blocks, plan.greedy)
+        tokens = torch.empty(len(plan.rows), dtype=torch.int64)
+        if plan.greedy is not None:
+            tokens.index_copy_(0, plan.greedy, argmax(blocks, plan.greedy))
+        return tokens
 
     def _draw(self, blocks: Blocks, draws: Draws, scaled: bool, tokens: Tensor) -> None:
         """Write one token of every random row into `tokens`."""
