@@ -25,12 +25,21 @@ nox.options.sessions = ["clear", "lint", "types", "tests", "compat", "wheels", "
 MATRIX = compat.load()
 RESULTS = ROOT / ".nox" / "results"
 REAL_TTNN = "packages/tt-platform/tests/real_ttnn"
+SCHEDULER = "packages/tt-scheduler"
 WHEELS = ("tests/test_wheels.py", "tests/e2e/test_e2e_wheels.py")
 ELSEWHERE = [f"--ignore={path}" for path in (*WHEELS, REAL_TTNN)]
 
 
-def pytest(session: nox.Session, name: str, *arguments: str, python: str = sys.executable) -> None:
-    session.run(python, "-m", "pytest", "-q", f"--junit-xml={RESULTS / name}.xml", *arguments, external=True)
+def pytest(session: nox.Session, name: str, *arguments: str, python: str = sys.executable, **environ: str) -> None:
+    session.run(
+        python, "-m", "pytest", "-q", f"--junit-xml={RESULTS / name}.xml", *arguments, external=True, env=environ
+    )
+
+
+def both_platforms(session: nox.Session, version: str, *arguments: str, python: str = sys.executable) -> None:
+    """vLLM has one platform a process: all tests run on ours, but for those of the scheduler, which need none."""
+    pytest(session, f"vllm-{version}", f"--ignore={SCHEDULER}", *arguments, python=python)
+    pytest(session, f"scheduler-{version}", SCHEDULER, *arguments, python=python, TT_RUNTIME="auto")
 
 
 @nox.session
@@ -58,7 +67,7 @@ def types(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Every test on the default row, but for those of the sessions below."""
-    pytest(session, f"vllm-{MATRIX.default.vllm}", *ELSEWHERE, *session.posargs)
+    both_platforms(session, MATRIX.default.vllm, *ELSEWHERE, *session.posargs)
 
 
 @nox.session(name="compat")
@@ -68,7 +77,7 @@ def other_rows(session: nox.Session) -> None:
     for version in MATRIX.versions if "all" in named else named:
         session.run(sys.executable, "tools/bootstrap.py", "--dev", "--row", version)
         python = ".venv/bin/python" if version == MATRIX.default.vllm else f".venvs/{version}/bin/python"
-        pytest(session, f"vllm-{version}", "-m", "vllm or engine", *ELSEWHERE, python=python)
+        both_platforms(session, version, "-m", "vllm or engine", *ELSEWHERE, python=python)
 
 
 @nox.session
