@@ -13,14 +13,18 @@ import random
 import tempfile
 import zlib
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 from vllm.config import CacheConfig, DeviceConfig, ModelConfig, SchedulerConfig, VllmConfig
 from vllm.model_executor.models.registry import ModelRegistry
+from vllm.platforms import current_platform
 from vllm.sampling_params import SamplingParams, StructuredOutputsParams
 from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
@@ -106,26 +110,36 @@ def make_config(
 ) -> VllmConfig:
     # The V1 contract is what the platform pins.
     os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"
-    model = ModelConfig(model=MODEL, skip_tokenizer_init=True, dtype="float32", max_model_len=max_model_len)
     additional: dict[str, Any] = {"tt": tt or {}}
     if lanes is not None:
         additional["_tt_resolved_lane_count"] = lanes
-    return VllmConfig(
-        model_config=model,
-        cache_config=CacheConfig(block_size=BLOCK, enable_prefix_caching=prefix_caching),
-        scheduler_config=SchedulerConfig(
-            max_num_seqs=max_num_seqs,
-            max_num_batched_tokens=max_num_batched_tokens,
-            max_model_len=max_model_len,
-            is_encoder_decoder=False,
-            enable_chunked_prefill=chunked,
-            async_scheduling=asynchronous,
-            policy=policy,
-            **scheduler,
-        ),
-        device_config=DeviceConfig("cpu"),
-        additional_config=additional,
-    )
+    with no_platform_rules():
+        return VllmConfig(
+            model_config=ModelConfig(
+                model=MODEL, skip_tokenizer_init=True, dtype="float32", max_model_len=max_model_len
+            ),
+            cache_config=CacheConfig(block_size=BLOCK, enable_prefix_caching=prefix_caching),
+            scheduler_config=SchedulerConfig(
+                max_num_seqs=max_num_seqs,
+                max_num_batched_tokens=max_num_batched_tokens,
+                max_model_len=max_model_len,
+                is_encoder_decoder=False,
+                enable_chunked_prefill=chunked,
+                async_scheduling=asynchronous,
+                policy=policy,
+                **scheduler,
+            ),
+            device_config=DeviceConfig("cpu"),
+            additional_config=additional,
+        )
+
+
+@contextmanager
+def no_platform_rules() -> Iterator[None]:
+    """Whatever platform is active in this process changes nothing of a configuration: only the scheduler is tested."""
+    platform = type(current_platform)
+    with mock.patch.object(platform, "check_and_update_config", classmethod(lambda cls, vllm_config: None)):
+        yield
 
 
 class OpenGrammar:
