@@ -70,6 +70,7 @@ def test_an_ordinary_environment_is_not_disturbed() -> None:
     assert with_plugin.endswith("[] None")
 
 
+@pytest.mark.default_row
 @pytest.mark.vllm
 @pytest.mark.slow
 def test_the_software_mesh_activates_by_name_only() -> None:

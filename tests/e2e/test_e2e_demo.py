@@ -10,7 +10,7 @@ import pytest
 
 from conftest import ROOT
 
-pytestmark = [pytest.mark.vllm, pytest.mark.engine, pytest.mark.slow]
+pytestmark = [pytest.mark.default_row, pytest.mark.vllm, pytest.mark.engine, pytest.mark.slow]
 
 
 def test_e2e_the_demo_answers_and_stops_cleanly(checkpoint: object) -> None:

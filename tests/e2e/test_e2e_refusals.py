@@ -13,7 +13,7 @@ import pytest
 
 from conftest import HOST
 
-pytestmark = [pytest.mark.vllm, pytest.mark.engine, pytest.mark.slow]
+pytestmark = [pytest.mark.default_row, pytest.mark.vllm, pytest.mark.engine, pytest.mark.slow]
 
 
 @dataclass(frozen=True)
