@@ -1,6 +1,8 @@
 # The two commands of the README, and the rest of `make help`. Everything else is in tools/bootstrap.py and noxfile.py.
 PYTHON ?= python3
 PORT ?= 8000
+# torch's threads spin while they wait; on a machine with other work a step then takes seven times as long.
+export OMP_WAIT_POLICY ?= passive
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help

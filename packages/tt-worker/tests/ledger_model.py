@@ -34,6 +34,7 @@ class LedgerModel:
         self.positions = np.full(rows, -1, dtype=np.int64)
         self.table: np.ndarray | None = None
         self.reads = 0
+        self.sampled_on_device: list[bool] = []
 
     def _context(self, table: np.ndarray, end: int) -> list[int]:
         blocks = table[: -(-end // BLOCK)]
@@ -51,6 +52,7 @@ class LedgerModel:
         self, *, tokens: Any, page_table: Any, kv_cache: Any, enable_trace: bool, prompt_lens: Any, start_pos: Any,
         empty_slots: list[int], sampling_params: Any = None,
     ) -> torch.Tensor:  # fmt: skip
+        self.sampled_on_device.append(sampling_params is not None)
         answers: list[int] = []
         for i, (start, end) in enumerate(zip(start_pos, prompt_lens, strict=True)):
             assert 0 <= start < end

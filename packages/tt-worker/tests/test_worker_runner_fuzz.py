@@ -328,3 +328,13 @@ def test_a_count_that_differs_from_the_engine_s_is_refused() -> None:
     engine.runner.execute(StepRequest(admissions=[admission], scheduled={"a": 2}))
     with pytest.raises(StepError, match="the engine counts 3 computed tokens, the worker 2"):
         engine.runner.execute(StepRequest(computed={"a": 3}, scheduled={"a": 1}))
+
+
+@pytest.mark.parametrize(("output", "on_device"), [([], True), ([3], False)])
+def test_a_penalised_request_that_resumes_is_sampled_on_the_host(output: list[int], on_device: bool) -> None:
+    """A prefill call has no histories. Fails when a replay with penalties is sampled on the device."""
+    engine = Engine(Scenario(1, 1, False, 1, Mode.ALL, 40, 64, 0))
+    sampling = RowSampling(temperature=0, presence_penalty=0.5)
+    admission = Admission("a", [1, 2], output, 0, [[1]], sampling)
+    engine.runner.execute(StepRequest(admissions=[admission], scheduled={"a": 2 + len(output)}))
+    assert (engine.model.sampled_on_device[-1]) == on_device

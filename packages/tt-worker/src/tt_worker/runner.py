@@ -186,7 +186,9 @@ class Runner:
         rows = [state.row for state in states]
         final = [s.computed + n >= s.prefill_end for s, n in zip(states, counts, strict=True)]
         batch = Batch(ids, states, rows, final)
-        on_device = self._samplers.place_prefill(rows, chunk_not_final=not all(final)).device
+        # A prefill call cannot say which of its tokens were generated, and penalties tell them from the prompt's.
+        replays_penalised = any(state.penalised and state.output for state in states)
+        on_device = self._samplers.place_prefill(rows, chunk_not_final=not all(final)).device and not replays_penalised
         inputs = prefill_inputs(states, counts, self._pages[0].packed(rows), self._config.alignment)
         self._planner.prefilled()
         outcome = self._adapter.prefill(inputs, self._samplers.device.packed(rows) if on_device else None)
