@@ -185,6 +185,14 @@ def test_tokens_within_a_time() -> None:
     assert times.tokens_within(120) == pytest.approx(200, abs=2)
 
 
+def test_a_flat_line_is_not_believed_beyond_what_was_measured() -> None:
+    """Short prompts that are padded to one length show no cost per token; a long chunk would still cost seconds."""
+    times = StepTimes()
+    for tokens in (20, 60, 120):
+        times.observe(Step(Phase.PREFILL, tokens), 30.0)
+    assert times.tokens_within(1000) == 240
+
+
 def test_the_clock_starts_a_step_when_the_one_before_it_ends() -> None:
     """Depth two: the second step is scheduled at 1.5 s and runs from 2 s on."""
     clock = StepClock()

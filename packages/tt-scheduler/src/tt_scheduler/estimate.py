@@ -13,6 +13,8 @@ DECAY = 0.3
 # A step may be taken for at most this many times what was expected. A first step of a new shape compiles and captures
 # for seconds; believed as it is, it would throttle prompts for the next hundred steps.
 SURPRISE = 3.0
+# How far the line is believed beyond the longest prefill step seen.
+REACH = 2
 
 
 class StepTimes:
@@ -25,7 +27,7 @@ class StepTimes:
         self._decode_ms: float | None = None
         self._weight = self._x = self._y = self._xx = self._xy = 0.0
         self._floor = self._slope = 0.0
-        self._seen = 0
+        self._seen = self._longest = 0
 
     @property
     def ready(self) -> bool:
@@ -71,11 +73,15 @@ class StepTimes:
         return self.prefill_ms(tokens) if phase is Phase.PREFILL else self.decode_ms
 
     def tokens_within(self, ms: float) -> int:
-        """How many prompt tokens fit into that time; 0 when the fixed part alone does not."""
+        """How many prompt tokens fit into that time; 0 when the fixed part alone does not.
+
+        At most twice as many as were ever measured: a line through short prompts says little about long ones.
+        """
         left = ms - self._floor
         if left <= 0:
             return 0
-        return int(left / self._slope) if self._slope else 1 << 30
+        most = REACH * self._longest
+        return min(int(left / self._slope), most) if self._slope else most
 
     def observe(self, step: Step, ms: float) -> None:
         """Learn from a step that took `ms` milliseconds. Other values than a positive duration are ignored."""
@@ -99,6 +105,7 @@ class StepTimes:
         if self._weight:
             ms = min(ms, SURPRISE * self.prefill_ms(tokens))
         self._seen += 1
+        self._longest = max(self._longest, tokens)
         self._weight = MEMORY * self._weight + 1
         self._x = MEMORY * self._x + tokens
         self._y = MEMORY * self._y + ms
