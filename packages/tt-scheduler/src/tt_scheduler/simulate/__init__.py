@@ -6,7 +6,8 @@ Needs the standard library; PNG plots need matplotlib (the extra `plots`).
 """
 
 from tt_scheduler.simulate.cost import PRESETS, CostModel
-from tt_scheduler.simulate.engine import Engine, EngineSize, Lane, Scheduled, SimRequest
+from tt_scheduler.simulate.engine import Engine
+from tt_scheduler.simulate.lane import EngineSize, Lane, Scheduled, SimRequest
 from tt_scheduler.simulate.results import Results, Target
 from tt_scheduler.simulate.run import Run, Served, Simulation, StepEvent
 from tt_scheduler.simulate.scenario import Scenario

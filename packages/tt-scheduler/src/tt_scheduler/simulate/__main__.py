@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tt_scheduler.simulate.cost import PRESETS
-from tt_scheduler.simulate.engine import EngineSize
+from tt_scheduler.simulate.lane import EngineSize
 from tt_scheduler.simulate.progress import Progress
 from tt_scheduler.simulate.results import Results, Target
 from tt_scheduler.simulate.run import Run

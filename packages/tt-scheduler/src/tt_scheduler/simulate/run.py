@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from tt_scheduler.phase import Phase
 from tt_scheduler.policy import PhasePolicy
 from tt_scheduler.simulate.cost import CostModel
-from tt_scheduler.simulate.engine import Engine, EngineSize, Scheduled, SimRequest
+from tt_scheduler.simulate.engine import Engine
+from tt_scheduler.simulate.lane import EngineSize, Scheduled, SimRequest
 from tt_scheduler.simulate.workload import Arrival
 
 

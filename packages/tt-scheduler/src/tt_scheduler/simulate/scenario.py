@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from tt_scheduler.interleave import InterleaveOptions
 from tt_scheduler.policy import PhasePolicy
 from tt_scheduler.simulate.cost import CostModel
-from tt_scheduler.simulate.engine import EngineSize
+from tt_scheduler.simulate.lane import EngineSize
 from tt_scheduler.simulate.run import Run, Simulation
 from tt_scheduler.simulate.workload import Arrival
 from tt_scheduler.target import Chunking
