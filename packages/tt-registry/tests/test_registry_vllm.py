@@ -66,11 +66,19 @@ def test_registering_twice_changes_nothing_and_says_nothing_again(vllm, said, bu
     ]
 
 
-def test_an_override_replaces_whatever_is_registered_under_both_names(vllm) -> None:
+def test_an_override_replaces_the_class_that_serves_and_not_vllm_s_own(vllm) -> None:
+    """Under the bare name vLLM finds out what kind of model a checkpoint is; it needs its own class for that."""
     vllm.register(environ={})
+    own = vllm.target("LlamaForCausalLM")
     names = vllm.register(environ=OVERRIDE)
-    assert {"TTLlamaForCausalLM", "LlamaForCausalLM"} <= set(names)
-    assert vllm.target("TTLlamaForCausalLM") == vllm.target("LlamaForCausalLM") == "some.where:Other"
+    assert vllm.target("TTLlamaForCausalLM") == "some.where:Other"
+    assert vllm.target("LlamaForCausalLM") == own
+    assert "LlamaForCausalLM" not in names
+
+
+def test_an_override_of_an_architecture_that_vllm_lacks_is_registered_under_both_names(vllm) -> None:
+    vllm.register(environ={"TT_MODEL_CLASS_OVERRIDES": "ZebraForCausalLM=some.where:Zebra"})
+    assert vllm.target("TTZebraForCausalLM") == vllm.target("ZebraForCausalLM") == "some.where:Zebra"
 
 
 def test_anything_else_gives_way_to_what_is_registered_already(vllm) -> None:

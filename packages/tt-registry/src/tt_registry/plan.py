@@ -14,7 +14,9 @@ from .resolution import Resolution, Runtime
 class Entry:
     """One name to register.
 
-    force:   replace what is there. Only an override does; everything else gives way to what is registered already
+    force:   replace what is there. Only an override does, and only under the prefixed name, which is the one that
+             serves. vLLM reads a checkpoint's kind from its own class under the bare name, before the prefix is put on:
+             a class in its place that lacks vLLM's interfaces would make it refuse the checkpoint
     message: log line once the entry was made; empty = nothing to say
     """
 
@@ -54,10 +56,9 @@ def _entries(resolution: Resolution) -> list[Entry]:
     if resolution.also_bare:
         names.append(resolution.architecture)
     first, *others = names
-    force = resolution.source == "override"
     return [
-        Entry(first, resolution.target, force, _message(resolution)),
-        *(Entry(name, resolution.target, force) for name in others),
+        Entry(first, resolution.target, resolution.source == "override", _message(resolution)),
+        *(Entry(name, resolution.target) for name in others),
     ]
 
 
