@@ -190,11 +190,6 @@ CASES = {
         ),
         Case(options(sample_on_device_mode="decode_only"), REJECT, "decode_only", options()),
     ],
-    "no_compat_sampling": [
-        Case(
-            options(always_compat_sampling=True), REJECT, "additional_config.tt.always_compat_sampling=true", options()
-        )
-    ],
     "max_logprobs": [
         Case(
             {"max_logprobs": value},

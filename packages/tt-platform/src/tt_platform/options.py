@@ -61,7 +61,12 @@ class TTOptions:
     )
     dispatch_core_axis: str | None = option(OneOf("row", "col"), None, "Axis of the dispatch cores.")
     always_compat_sampling: bool = option(
-        Toggle(), False, "Sample every step on the host. Not served: true is refused."
+        Toggle(), False, "Sample every step with vLLM's own sampler on the host: a slow reference, for debugging."
+    )
+    seeded_on_host: bool = option(
+        Toggle(),
+        False,
+        "Never sample a seeded, random request on the device, so that its tokens depend on its seed alone.",
     )
     decode_interleave_enabled: bool = option(
         Toggle(), True, "Insert decode steps into a run of prefill steps, so that running requests keep moving."

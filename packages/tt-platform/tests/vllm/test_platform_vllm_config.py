@@ -48,10 +48,6 @@ REJECTED = {
         "--speculative-config ngram is not supported",
     ),
     "no_prompt_embeds": ({"enable_prompt_embeds": True}, "--enable-prompt-embeds is not supported"),
-    "no_compat_sampling": (
-        {"additional_config": {"tt": {"always_compat_sampling": True}}},
-        "additional_config.tt.always_compat_sampling=true is not supported",
-    ),
     "device_sampling_declared": (
         {"additional_config": {"tt": {"sample_on_device_mode": "all"}}},
         "additional_config.tt.sample_on_device_mode=all is not supported on Tenstorrent: allowed unset",

@@ -22,18 +22,6 @@ def device_sampling_declared(facts: ConfigFacts) -> Finding | None:
     )
 
 
-@rule("Host-only sampling for every step is not available.")
-def no_compat_sampling(facts: ConfigFacts) -> Finding | None:
-    if not facts.options.always_compat_sampling:
-        return None
-    return reject(
-        "additional_config.tt.always_compat_sampling",
-        "true",
-        allowed="false",
-        do="leave sample_on_device_mode unset to sample every step on the host",
-    )
-
-
 @rule("At most 20 log probabilities a token; -1, the whole vocabulary, is clamped too.")
 def max_logprobs(facts: ConfigFacts) -> Finding | None:
     if 0 <= facts.max_logprobs <= MAX_LOGPROBS:
@@ -46,4 +34,4 @@ def max_logprobs(facts: ConfigFacts) -> Finding | None:
     )
 
 
-RULES = (device_sampling_declared, no_compat_sampling, max_logprobs)
+RULES = (device_sampling_declared, max_logprobs)
