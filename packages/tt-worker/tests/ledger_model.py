@@ -9,10 +9,13 @@ returns.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
+
+from tt_sampling.parameters import RowSampling
 
 VOCABULARY = 97
 BLOCK = 4
@@ -97,3 +100,21 @@ class LedgerModel:
     def process_decode_output_host(self, payload: dict[str, Any], is_tokens: bool) -> torch.Tensor:
         assert is_tokens == payload["on_device"]
         return self._answer(payload["answers"], is_tokens)
+
+
+@dataclass
+class Sample:
+    token_ids: list[int]
+    logprobs: Any = None
+    failed: dict[int, str] = field(default_factory=dict)
+
+
+class Argmax:
+    """The plain host sampler."""
+
+    def admit(self, row: int, params: Any, prompt: Any, output: Any, *, request_id: str) -> RowSampling:
+        return params
+
+    def release(self, row: int) -> None: ...
+    def sample(self, logits: Any, rows: Any, *, advance: Any, grammar: Any) -> Sample:
+        return Sample(logits.argmax(-1).tolist())

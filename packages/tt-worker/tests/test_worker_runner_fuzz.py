@@ -17,36 +17,20 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from ledger_model import BLOCK, VOCABULARY, LedgerModel, next_token
+from ledger_model import BLOCK, VOCABULARY, Argmax, LedgerModel, next_token
 
 from tt_sampling.parameters import RowSampling
 from tt_sampling.placement import DeviceSampler, Mode
 from tt_worker.adapter import ModelAdapter, TraceMode
+from tt_worker.failure import StepFailed
 from tt_worker.inflight import InFlight
 from tt_worker.pages import PageTable
 from tt_worker.reload import ReloadPlanner
 from tt_worker.rows import RowTable
-from tt_worker.runner import Runner, RunnerConfig, StepError
+from tt_worker.runner import Runner, RunnerConfig
 from tt_worker.sampling import RowSamplers
 from tt_worker.step import Admission, StepRequest, StepResult
 from tt_worker.steplog import StepLog
-
-
-@dataclass
-class Sample:
-    token_ids: list[int]
-    logprobs: Any = None
-
-
-class Argmax:
-    """The plain host sampler."""
-
-    def admit(self, row: int, params: Any, prompt: Any, output: Any, *, request_id: str) -> RowSampling:
-        return params
-
-    def release(self, row: int) -> None: ...
-    def sample(self, logits: Any, rows: Any, *, advance: Any, grammar: Any) -> Sample:
-        return Sample(logits.argmax(-1).tolist())
 
 
 @dataclass
@@ -318,7 +302,7 @@ def test_a_mixed_step_is_refused() -> None:
     first = Admission("a", [1, 2], [], 0, [[1]], sampling)
     engine.runner.execute(StepRequest(admissions=[first], scheduled={"a": 2}))
     second = Admission("b", [1, 2], [], 0, [[2]], sampling)
-    with pytest.raises(StepError, match="mixes 1 prefill and 1 decode"):
+    with pytest.raises(StepFailed, match="StepError: a step mixes 1 prefill and 1 decode"):
         engine.runner.execute(StepRequest(admissions=[second], scheduled={"a": 1, "b": 2}))
 
 
@@ -326,7 +310,7 @@ def test_a_count_that_differs_from_the_engine_s_is_refused() -> None:
     engine = Engine(Scenario(1, 1, False, 1, Mode.ALL, 40, 64, 0))
     admission = Admission("a", [1, 2], [], 0, [[1]], RowSampling(temperature=0))
     engine.runner.execute(StepRequest(admissions=[admission], scheduled={"a": 2}))
-    with pytest.raises(StepError, match="the engine counts 3 computed tokens, the worker 2"):
+    with pytest.raises(StepFailed, match="the engine counts 3 computed tokens, the worker 2"):
         engine.runner.execute(StepRequest(computed={"a": 3}, scheduled={"a": 1}))
 
 

@@ -78,6 +78,12 @@ class TTOptions:
     decode_interleave_target_itl_ms: float | None = option(
         PositiveFloat("ms"), None, "Inter-token latency that the interleave aims at."
     )
+    step_time_limit_s: float | None = option(
+        PositiveFloat("s"),
+        None,
+        "Longest time that the device may take for one step; a step over it stops the engine with an error, where a "
+        "device that hangs would keep every request waiting. Longer than a compilation when warm-up is off.",
+    )
     optimizations: str | None = option(
         OneOf("performance", "accuracy"), None, "Optimisation profile handed to the model."
     )

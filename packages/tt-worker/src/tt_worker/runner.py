@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tt_worker.adapter import ModelAdapter
+from tt_worker.failure import StepFailed, StepGuard, TimeLimit
 from tt_worker.inflight import InFlight, InFlightQueue
 from tt_worker.inputs import DecodeBuffers, DecodeInputs, prefill_inputs
 from tt_worker.methods import AdapterError
@@ -28,6 +29,8 @@ logger = logging.getLogger("vllm.tt.runner")
 
 State = RequestState[Any]
 
+_DECODE = "a decode step"
+
 
 class StepError(RuntimeError):
     """The engine asked for a step that cannot be run. A fault in the scheduler or in this package, never in a
@@ -37,11 +40,12 @@ class StepError(RuntimeError):
 @dataclass(frozen=True, slots=True)
 class RunnerConfig:
     """alignment: multiple that first positions of a prefill are rounded down to; overlap: submit a step before the
-    last is read."""
+    last is read; scheduler_ends_failed: the engine ends a request that StepResult.failed names."""
 
     alignment: int = 32
     overlap: bool = True
     depth: int = 2
+    scheduler_ends_failed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +74,11 @@ class Runner:
         samplers: RowSamplers,
         planner: ReloadPlanner,
         log: StepLog,
+        limit: TimeLimit | None = None,
     ) -> None:
         self._config = config
+        self._limit = limit or TimeLimit()
+        self._guard = StepGuard()
         self._adapter = adapter
         self._rows = rows
         self._pages = pages
@@ -89,7 +96,14 @@ class Runner:
 
     def execute(self, step: StepRequest) -> StepResult | None:
         """Update the rows and submit the step. None: call `sample` for the result; otherwise there is nothing to
-        sample."""
+        sample.
+
+        Raises:
+            StepFailed: this step failed, or one before it did.
+        """
+        return self._guard.run(list(step.scheduled), lambda: self._execute(step))
+
+    def _execute(self, step: StepRequest) -> StepResult | None:
         for request_id in step.leaving:
             self._leave(request_id)
         for admission in step.admissions:
@@ -113,8 +127,17 @@ class Runner:
         return None
 
     def sample(self, grammar: GrammarMask | None = None) -> InFlight[StepResult] | StepResult | None:
-        """The result of the oldest step that `execute` submitted; None when there is none (its execute failed)."""
+        """The result of the oldest step that `execute` submitted; None when there is none (its execute failed).
+
+        Raises:
+            StepFailed: that step failed, or one before it did. An InFlight raises it when it is asked.
+        """
         return self._unsampled.popleft()(grammar) if self._unsampled else None
+
+    @property
+    def failure(self) -> StepFailed | None:
+        """Why this worker cannot run another step."""
+        return self._guard.failure
 
     def drain(self) -> None:
         """Wait for everything that was submitted."""
@@ -191,7 +214,8 @@ class Runner:
         on_device = self._samplers.place_prefill(rows, chunk_not_final=not all(final)).device and not replays_penalised
         inputs = prefill_inputs(states, counts, self._pages[0].packed(rows), self._config.alignment)
         self._planner.prefilled()
-        outcome = self._adapter.prefill(inputs, self._samplers.device.packed(rows) if on_device else None)
+        sampling = self._samplers.device.packed(rows) if on_device else None
+        outcome = self._limit.call("a prefill", lambda: self._adapter.prefill(inputs, sampling))
         for state, count in zip(states, counts, strict=True):
             state.computed += count
         sampled = "device" if outcome.tokens is not None else "host" if any(final) else None
@@ -200,7 +224,7 @@ class Runner:
             result = self._apply(batch, token_ids(outcome.tokens)[: len(ids)], None)
             self._unsampled.append(lambda _: result)
         else:
-            self._unsampled.append(lambda grammar: self._sample_host(batch, outcome.logits, grammar))
+            self._later(batch, lambda grammar: self._sample_host(batch, outcome.logits, grammar))
 
     # Decode
 
@@ -222,12 +246,10 @@ class Runner:
             # The host's tokens are needed, so they must all be known.
             self._queue.drain()
         inputs = self._decode_inputs(states, rows, with_tokens=plan.reload_inputs)
-        outcome = self._adapter.submit_decode(
-            inputs,
-            self._samplers.device.view() if on_device else None,
-            plan,
-            self._samplers.histories.view() if penalised else None,
-        )
+        sampling = self._samplers.device.view() if on_device else None
+        histories = self._samplers.histories.view() if penalised else None
+        submit = self._adapter.submit_decode
+        outcome = self._limit.call(_DECODE, lambda: submit(inputs, sampling, plan, histories))
         self._planner.accept(now)
         for state in states:
             state.computed += 1
@@ -240,10 +262,11 @@ class Runner:
             ahead=len(self._queue),
         )
         if on_device:
-            flight = self._queue.submit(lambda: self._finish_decode(batch, outcome()))
+            finish = self._finish_decode
+            flight = self._queue.submit(lambda: self._guard.run(ids, lambda: finish(batch, outcome)))
             self._unsampled.append(lambda _: flight)
         else:
-            self._unsampled.append(lambda grammar: self._finish_on_host(batch, outcome, grammar))
+            self._later(batch, lambda grammar: self._finish_on_host(batch, outcome, grammar))
 
     def _decode_inputs(self, states: list[State], rows: list[int], *, with_tokens: bool) -> DecodeInputs:
         index: NDArray[np.int64] = np.array(rows, dtype=np.int64)
@@ -252,18 +275,24 @@ class Runner:
         host_tokens, start_pos = self._buffers.fill(index, positions, tokens)
         return DecodeInputs(host_tokens, start_pos, self._pages[0].snapshot(rows))
 
-    def _finish_decode(self, batch: Batch, outcome: Outcome) -> StepResult:
+    def _finish_decode(self, batch: Batch, read: Callable[[], Outcome]) -> StepResult:
+        outcome = self._limit.call(_DECODE, read)
         if outcome.tokens is None:
             # The model answered with logits although tokens were asked for.
             return self._sample_host(batch, _select(outcome.logits, batch.rows), None)
         tokens = token_ids(outcome.tokens)
         return self._apply(batch, [tokens[row] for row in batch.rows], None)
 
-    def _finish_on_host(self, batch: Batch, outcome: Callable[[], Outcome], grammar: GrammarMask | None) -> StepResult:
+    def _finish_on_host(self, batch: Batch, read: Callable[[], Outcome], grammar: GrammarMask | None) -> StepResult:
         self._queue.drain()
-        return self._sample_host(batch, _select(outcome().logits, batch.rows), grammar)
+        logits = self._limit.call(_DECODE, read).logits
+        return self._sample_host(batch, _select(logits, batch.rows), grammar)
 
     # Results
+
+    def _later(self, batch: Batch, sample: Callable[[GrammarMask | None], StepResult]) -> None:
+        """Sample when the engine asks, with its grammar masks."""
+        self._unsampled.append(lambda grammar: self._guard.run(batch.ids, lambda: sample(grammar)))
 
     def _sample_host(self, batch: Batch, logits: Any, grammar: GrammarMask | None) -> StepResult:
         """Sample row i of `logits` for batch.rows[i]."""
@@ -272,10 +301,25 @@ class Runner:
         if logits is None:
             raise AdapterError("the model returned tokens although logits were asked for (tt-metal contract 1.5, 1.6)")
         sample = self._samplers.host.sample(logits, batch.rows, advance=batch.final, grammar=grammar)
-        return self._apply(batch, list(sample.token_ids), sample.logprobs)
+        if sample.failed:
+            self._report(sample.failed.values())
+        failed = {batch.ids[i]: why for i, why in sample.failed.items()}
+        return self._apply(batch, list(sample.token_ids), sample.logprobs, failed)
 
-    def _apply(self, batch: Batch, tokens: list[int], logprobs: Any) -> StepResult:
-        """Append the tokens to their requests' histories. States, not rows: a row may have a new tenant by now."""
+    def _report(self, failures: Iterable[str]) -> None:
+        """A failed request never goes on: the scheduler ends it, or else the engine ends here."""
+        for why in failures:
+            logger.error("%s", why)
+        if not self._config.scheduler_ends_failed:
+            raise StepError("; ".join(failures))
+
+    def _apply(
+        self, batch: Batch, tokens: list[int], logprobs: Any, failed: Mapping[str, str] = NOTHING.failed
+    ) -> StepResult:
+        """Append the tokens to their requests' histories. States, not rows: a row may have a new tenant by now.
+
+        A failed request keeps its token here, because a step that was scheduled before the engine knew needs it.
+        """
         vocab_size = self._adapter.vocab_size
         if tokens and not (min(tokens) >= 0 and max(tokens) < vocab_size):
             raise AdapterError(f"sampled token ids leave the vocabulary of {vocab_size}: {tokens}")
@@ -283,7 +327,9 @@ class Runner:
             if final:
                 self._samplers.record(state, token)
         ids = [[token] if final else [] for token, final in zip(tokens, batch.final, strict=True)]
-        return StepResult(batch.ids, ids, logprobs)
+        for request_id in failed:
+            ids[batch.ids.index(request_id)] = []
+        return StepResult(batch.ids, ids, logprobs, failed)
 
 
 def _select(logits: Any, rows: list[int]) -> Any:

@@ -21,6 +21,7 @@ from tt_sampling.placement import DeviceSampler, Mode
 from tt_sampling.vllm.host import HostSampling
 from tt_worker import kv
 from tt_worker.adapter import ModelAdapter, TraceMode
+from tt_worker.failure import TimeLimit
 from tt_worker.inflight import InFlight
 from tt_worker.loading import LoadRequest, load
 from tt_worker.pages import PageTable
@@ -175,13 +176,17 @@ class TTWorker(WorkerBase):
         self.translator = Translator()
         resident = self.capabilities.supports_async_decode and self.trace.decode
         return Runner(
-            RunnerConfig(overlap=bool(self.scheduler_config.async_scheduling) and resident),
+            RunnerConfig(
+                overlap=bool(self.scheduler_config.async_scheduling) and resident,
+                scheduler_ends_failed=getattr(self.scheduler_config.get_scheduler_cls(), "ends_failed_requests", False),
+            ),
             self.adapter,
             RowTable(self.rows, self.lanes),
             self.pages,
             RowSamplers(self.rows, vocab_size, device_sampler, host),
             ReloadPlanner(resident_inputs=resident),
             self.log,
+            TimeLimit(self.options.step_time_limit_s, enter_thread=lambda: torch.set_grad_enabled(False)),
         )
 
     def compile_or_warm_up_model(self) -> CompilationTimes:
@@ -256,6 +261,8 @@ class TTWorker(WorkerBase):
     def check_health(self) -> None:
         if self._session is None or not self._session.is_open:
             raise RuntimeError("the device mesh is closed")
+        if self.runner is not None and self.runner.failure is not None:
+            raise self.runner.failure
 
     # End
 
