@@ -50,7 +50,7 @@ def _kit() -> SimpleNamespace:
     from vllm.config import DeviceConfig, VllmConfig
     from vllm.sampling_params import SamplingParams, StructuredOutputsParams
 
-    from tt_sampling.vllm.host import Grammar, HostSampling, MissingGrammarMask
+    from tt_sampling.vllm.host import Grammar, HostSampling
 
     def config(**model: object) -> object:
         """A vLLM configuration; `model` are the fields of its model part that the sampler reads."""
@@ -63,7 +63,6 @@ def _kit() -> SimpleNamespace:
     return SimpleNamespace(
         Grammar=Grammar,
         HostSampling=HostSampling,
-        MissingGrammarMask=MissingGrammarMask,
         SamplingParams=SamplingParams,
         StructuredOutputsParams=StructuredOutputsParams,
         config=config,

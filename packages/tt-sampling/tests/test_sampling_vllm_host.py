@@ -33,7 +33,7 @@ def words_for(*allowed: int) -> "numpy.ndarray":
 
 
 @both
-def test_a_structured_row_without_a_mask_is_an_error_that_names_the_request(
+def test_a_structured_row_without_a_mask_fails_alone_with_an_error_that_names_its_request(
     make: Callable[..., Any], vllm_kit: SimpleNamespace, compat: bool
 ) -> None:
     """An unmatched row was once sampled unconstrained, silently."""
@@ -41,10 +41,13 @@ def test_a_structured_row_without_a_mask_is_an_error_that_names_the_request(
     structured = vllm_kit.StructuredOutputsParams(regex="a+")
     sampler.admit(0, vllm_kit.SamplingParams(temperature=0.0), [1], [])
     sampler.admit(2, vllm_kit.SamplingParams(temperature=0.0, structured_outputs=structured), [1], [], request_id="r-7")
-    with pytest.raises(vllm_kit.MissingGrammarMask, match=r"request 'r-7' \(row 2\)"):
-        sampler.sample(logits_of(2), [0, 2], advance=None, grammar=(words_for(3), {0: 0}))
-    assert sampler.sample(logits_of(2), [0, 2], advance=[True, False], grammar=None).logprobs is None
-    assert sampler.sample(logits_of(2), [0, 2], grammar=(words_for(3), {2: 0})).token_ids[1] == 3
+    sample = sampler.sample(logits_of(2), [0, 2], advance=None, grammar=(words_for(3), {0: 0}))
+    assert sample.token_ids[0] == 3
+    assert list(sample.failed) == [1]
+    assert "request 'r-7' (row 2)" in sample.failed[1]
+    assert sampler.sample(logits_of(2), [0, 2], advance=[True, False], grammar=None).failed == {}
+    masked = sampler.sample(logits_of(2), [0, 2], grammar=(words_for(3), {2: 0}))
+    assert (masked.token_ids[1], masked.failed) == (3, {})
 
 
 @both

@@ -20,6 +20,10 @@ class HostSample(Protocol):
     def token_ids(self) -> Sequence[int]: ...
     @property
     def logprobs(self) -> Any: ...
+    @property
+    def failed(self) -> Mapping[int, str]:
+        """Position in the call -> why this request cannot go on."""
+        ...
 
 
 class HostSampler(Protocol):

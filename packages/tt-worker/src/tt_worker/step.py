@@ -50,11 +50,13 @@ class StepResult:
 
     token_ids:  one token, or none for a request whose prompt is not complete
     logprobs:   in the engine's own form, one entry a request; None when nobody asked
+    failed:     request id -> why it must end with an error; such a request has no token
     """
 
     request_ids: Sequence[str] = ()
     token_ids: Sequence[Sequence[int]] = ()
     logprobs: Any = None
+    failed: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 NOTHING = StepResult()

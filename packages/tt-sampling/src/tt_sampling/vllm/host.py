@@ -1,7 +1,7 @@
 """The host sampler as the worker uses it: vLLM's parameters in, tokens and vLLM's logprobs out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -18,10 +18,6 @@ from tt_sampling.vllm.reference import ReferenceSampler
 from tt_sampling.vllm.translate import row_sampling
 
 
-class MissingGrammarMask(RuntimeError):
-    """A row with structured output reached the sampler without a mask: it would be sampled unconstrained."""
-
-
 class Grammar(NamedTuple):
     """The masks of one step; a plain (bitmask, index) tuple will do.
 
@@ -34,10 +30,14 @@ class Grammar(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HostSample:
-    """token_ids: one per row, in the order of the call;  logprobs: of the same rows, None when no row asks."""
+    """token_ids: one per row, in the order of the call;  logprobs: of the same rows, None when no row asks.
+
+    failed: position in the call -> why this request cannot go on. Its token must not reach the client.
+    """
 
     token_ids: list[int]
     logprobs: LogprobsLists | None
+    failed: Mapping[int, str] = field(default_factory=dict[int, str])
 
 
 class HostSampling:
@@ -100,23 +100,23 @@ class HostSampling:
 
         logits:  float32 [n, V] or wider, line i belongs to rows[i]
         advance: False for a prompt chunk that is not the last: its token means nothing and nothing advances
-        Raises MissingGrammarMask for a structured row that advances without a mask.
+        A structured row that advances without a mask fails, alone.
         """
         masks = None if grammar is None else Grammar(*grammar)
-        if self._structured:
-            self._require_masks(rows, advance, masks)
+        failed = self._unmasked(rows, advance, masks) if self._structured else {}
         logits = logits[:, : self._vocab_size].float().contiguous()
         token_ids, logprobs = self._sampler.sample(logits, rows, advance, _masks(rows, masks))
-        return HostSample(token_ids, logprobs)
+        return HostSample(token_ids, logprobs, failed)
 
-    def _require_masks(self, rows: Sequence[int], advance: Sequence[bool] | None, grammar: Grammar | None) -> None:
+    def _unmasked(self, rows: Sequence[int], advance: Sequence[bool] | None, grammar: Grammar | None) -> dict[int, str]:
+        """Structured rows that nothing constrains, by position, with the line that the log gets."""
         masked = grammar.index if grammar is not None else {}
-        for i, row in enumerate(rows):
-            if row in self._structured and row not in masked and (advance is None or advance[i]):
-                raise MissingGrammarMask(
-                    f"request {self._structured[row]!r} (row {row}) has structured output but no grammar mask came "
-                    "with this step; it is not sampled, because the answer would be unconstrained"
-                )
+        return {
+            i: f"request {self._structured[row]!r} (row {row}) has structured output but no grammar mask came with "
+            "this step; it is ended with an error, because its answer would be unconstrained"
+            for i, row in enumerate(rows)
+            if row in self._structured and row not in masked and (advance is None or advance[i])
+        }
 
 
 def _masks(rows: Sequence[int], grammar: Grammar | None) -> Masks | None:

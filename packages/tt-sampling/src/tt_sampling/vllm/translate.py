@@ -23,7 +23,13 @@ def row_sampling(params: SamplingParams, *, logits_processors: bool = False) -> 
         logit_bias=tuple((params.logit_bias or {}).items()),
         allowed_token_ids=tuple(params.allowed_token_ids or ()),
         bad_words=tuple(map(tuple, params.bad_words_token_ids or ())),
-        structured=params.structured_outputs is not None,
+        structured=_constrained(params),
         logits_processors=logits_processors,
         thinking_budget=params.thinking_token_budget is not None,
     )
+
+
+def _constrained(params: SamplingParams) -> bool:
+    """Whether vLLM makes a grammar for the request: options alone constrain nothing."""
+    asked = params.structured_outputs
+    return asked is not None and not asked.all_constraints_none()

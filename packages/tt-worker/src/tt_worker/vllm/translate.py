@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, AsyncModelRunnerOutput, ModelRunnerOutput
@@ -109,6 +109,16 @@ class Translator:
         )
 
 
+@dataclass
+class TTModelRunnerOutput(ModelRunnerOutput):
+    """vLLM's output, and requests that must end with an error: id -> why. TTScheduler ends them.
+
+    vLLM has no field for a worker that cannot serve one request of a batch.
+    """
+
+    failed_requests: dict[str, str] = field(default_factory=dict)
+
+
 def grammar_mask(grammar: GrammarOutput | None, row_of: Callable[[str], int]) -> GrammarMask | None:
     """The packed masks with the row that each belongs to."""
     if grammar is None:
@@ -121,7 +131,7 @@ def runner_output(result: StepResult) -> ModelRunnerOutput:
     """Built by keywords from fields that every supported release has."""
     if not result.request_ids:
         return EMPTY_MODEL_RUNNER_OUTPUT
-    return ModelRunnerOutput(
+    output = TTModelRunnerOutput(
         req_ids=list(result.request_ids),
         req_id_to_index={request_id: i for i, request_id in enumerate(result.request_ids)},
         sampled_token_ids=[list(ids) for ids in result.token_ids],
@@ -129,6 +139,8 @@ def runner_output(result: StepResult) -> ModelRunnerOutput:
         prompt_logprobs_dict={},
         pooler_output=None,
     )
+    output.failed_requests = dict(result.failed)
+    return output
 
 
 class AsyncOutput(AsyncModelRunnerOutput):
