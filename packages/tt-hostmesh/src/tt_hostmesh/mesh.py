@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar, cast
 
 from tt_hostmesh.errors import HostMeshError
+from tt_hostmesh.spans import record_path, write_spans
 from tt_hostmesh.timeline import CommandQueue, HostEvent
 
 T = TypeVar("T")
@@ -60,7 +61,11 @@ class HostMesh:
         self._open = True
         self._fabric_enabled = fabric_enabled
         self.parameters = parameters or MeshParameters()
-        self._queue = parent._queue if parent else CommandQueue(f"tt-hostmesh-{'x'.join(map(str, shape))}")
+        self._record = None if parent else record_path()
+        self._queue = parent._queue if parent else self._own_queue()
+
+    def _own_queue(self) -> CommandQueue:
+        return CommandQueue(f"tt-hostmesh-{'x'.join(map(str, self._shape))}", record=self._record is not None)
 
     @property
     def shape(self) -> MeshShape:
@@ -76,7 +81,7 @@ class HostMesh:
 
     @property
     def busy_seconds(self) -> float:
-        """Seconds that the device thread has spent inside commands since the mesh was opened."""
+        """Seconds that the device has worked since the mesh was opened, simulated ones if it simulates time."""
         return self._queue.busy_seconds
 
     @property
@@ -130,6 +135,19 @@ class HostMesh:
             )
         return self._queue.submit(command, HostEvent(self, label))
 
+    def simulate_time(self) -> None:
+        """From now on commands take the time they ask for with `occupy`, not that of their computation."""
+        self._queue.simulated = True
+
+    def occupy(self, seconds: float) -> None:
+        """For a running command: it takes `seconds` more of simulated time."""
+        self._queue.occupy(seconds)
+
+    def settle(self) -> None:
+        """Block until everything queued is computed, though simulated time may lag behind."""
+        self.require_open("settle")
+        self._queue.settle()
+
     def finish(self) -> None:
         """Block until everything queued has run. Errors stay with their events."""
         self.require_open("finish")
@@ -150,5 +168,7 @@ class HostMesh:
         self._open = False
         if self._parent is None:
             self._queue.stop()
+            if self._record is not None:
+                write_spans(self._record, self._queue.spans or [])
         else:
             self._parent._submeshes.remove(self)

@@ -87,6 +87,10 @@ class TokenCounts:
     def take(self, rows: Tensor) -> "TokenCounts":
         return TokenCounts(self.prompt[rows], self.generated[rows])
 
+    def at(self, rows: Tensor, ids: Tensor) -> "TokenCounts":
+        """The counts of the tokens `ids`, int64 [n, k], in `rows`, int64 [n]."""
+        return TokenCounts(self.prompt[rows[:, None], ids], self.generated[rows[:, None], ids])
+
     def add(self, rows: Tensor, tokens: Tensor) -> None:
         """Count one more generated token in each of `rows`."""
         self.generated[rows, tokens] += 1

@@ -1,4 +1,8 @@
-"""A device's command queue: one thread that runs commands in order, and the events that mark them done."""
+"""A device's command queue: one thread that runs commands in order, and the events that mark them done.
+
+The time that a command takes is that of its computation, or, on a queue of simulated time, what the command says: see
+`CommandQueue.occupy`.
+"""
 
 import logging
 import threading
@@ -8,6 +12,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from tt_hostmesh.errors import HostMeshError
+from tt_hostmesh.spans import Span
 
 logger = logging.getLogger("vllm.tt.hostmesh.timeline")
 
@@ -19,24 +24,30 @@ _ORPHAN_CHECK_S = 0.5
 class HostEvent(Generic[T]):
     """Marks one command of a queue. Carries what the command returned, or what it raised.
 
-    `owner` is the object whose queue runs the command; an event means nothing to another mesh.
+    `owner` is the object whose queue runs the command; an event means nothing to another mesh. `submitted`: when the
+    command was queued; `due`: when the device is done with it, later than its computation in simulated time. Monotonic
+    seconds.
     """
 
-    __slots__ = ("_done", "_error", "_value", "label", "owner")
+    __slots__ = ("_done", "_error", "_value", "due", "label", "owner", "submitted")
 
     def __init__(self, owner: object, label: str) -> None:
         self.owner = owner
         self.label = label
+        self.submitted = self.due = 0.0
         self._done = threading.Event()
         self._value: T | None = None
         self._error: BaseException | None = None
 
     def done(self) -> bool:
-        return self._done.is_set()
+        return self._done.is_set() and self.due <= time.monotonic()
 
     def wait(self, timeout: float | None = None) -> None:
-        """Block until the command has run. Raises what the command raised; TimeoutError after `timeout` seconds."""
-        if not self._done.wait(timeout):
+        """Block until the command is done. Raises what the command raised; TimeoutError after `timeout` seconds."""
+        limit = float("inf") if timeout is None else time.monotonic() + timeout
+        ran = self._done.wait(timeout)
+        _sleep_until(min(self.due, limit))
+        if not ran or self.due > limit:
             raise TimeoutError(f"command {self.label!r} did not finish within {timeout} s")
         if self._error is not None:
             raise self._error
@@ -46,8 +57,8 @@ class HostEvent(Generic[T]):
         self.wait(timeout)
         return self._value  # type: ignore[return-value]
 
-    def _complete(self, value: T | None, error: BaseException | None) -> None:
-        self._value, self._error = value, error
+    def _complete(self, value: T | None, error: BaseException | None, due: float) -> None:
+        self._value, self._error, self.due = value, error, due
         self._done.set()
 
 
@@ -57,11 +68,19 @@ class CommandQueue:
     The thread is not a daemon, so a command is never cut off half-way; `stop` ends it. Should the process end without
     `stop`, the thread sees that the main thread is gone and ends by itself: the interpreter waits for it before it runs
     exit handlers, which are where a mesh may be closed.
+
+    `simulated`: a command takes the time that it asks for with `occupy`, from when it was queued and the device was
+    free, whatever its computation took. Nobody burns that time: who waits for the event sleeps until it is due.
+    `spans`: what ran when, kept if `record` is set.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, record: bool = False) -> None:
         self.name = name
         self.busy_seconds = 0.0
+        self.simulated = False
+        self.spans: list[Span] | None = [] if record else None
+        self._occupied = 0.0
+        self._free_at = 0.0
         self.executed = 0
         self._commands: deque[tuple[Callable[[], object], HostEvent[object]]] = deque()
         self._wake = threading.Condition()
@@ -75,14 +94,24 @@ class CommandQueue:
         with self._wake:
             if self._stopping:
                 raise HostMeshError(f"{self.name} is closed: {event.label!r} cannot be queued")
+            event.submitted = time.monotonic()
             self._commands.append((command, event))  # type: ignore[arg-type]
             self._wake.notify_all()
         return event
 
-    def finish(self) -> None:
-        """Block until the queue is empty and idle. Errors stay with their events."""
+    def occupy(self, seconds: float) -> None:
+        """Called by a running command: it takes `seconds` more of simulated time."""
+        self._occupied += seconds
+
+    def settle(self) -> None:
+        """Block until everything queued is computed, though simulated time may lag behind."""
         with self._wake:
             self._wake.wait_for(lambda: not self._commands and not self._running)
+
+    def finish(self) -> None:
+        """Block until the queue is empty and idle. Errors stay with their events."""
+        self.settle()
+        _sleep_until(self._free_at)
 
     def stop(self) -> None:
         """Run what is queued, then end the thread. Safe to call again."""
@@ -91,6 +120,7 @@ class CommandQueue:
             self._wake.notify_all()
         if self._thread is not threading.current_thread():
             self._thread.join()
+            _sleep_until(self._free_at)
 
     @property
     def alive(self) -> bool:
@@ -114,7 +144,8 @@ class CommandQueue:
             return self._commands.popleft()
 
     def _execute(self, command: Callable[[], object], event: HostEvent[object]) -> None:
-        started = time.perf_counter()
+        self._occupied = 0.0
+        began = time.monotonic()
         value: object = None
         error: BaseException | None = None
         try:
@@ -122,6 +153,24 @@ class CommandQueue:
         except BaseException as caught:  # whatever it is belongs to the waiter, the queue goes on
             logger.debug("Command %r failed: %s", event.label, caught)
             error = caught
-        self.busy_seconds += time.perf_counter() - started
+        self._account(event, began)
+        event._complete(value, error, self._free_at)  # pyright: ignore[reportPrivateUsage]
+
+    def _account(self, event: HostEvent[object], began: float) -> None:
+        """Enter the command that just ran into the timeline."""
+        if self.simulated:
+            start = max(self._free_at, event.submitted)
+            end = start + self._occupied
+        else:
+            start, end = began, time.monotonic()
+        self._free_at = end
+        self.busy_seconds += end - start
         self.executed += 1
-        event._complete(value, error)  # pyright: ignore[reportPrivateUsage]
+        if self.spans is not None:
+            self.spans.append(Span(event.label, event.submitted, start, end))
+
+
+def _sleep_until(moment: float) -> None:
+    left = moment - time.monotonic()
+    if left > 0:
+        time.sleep(left)

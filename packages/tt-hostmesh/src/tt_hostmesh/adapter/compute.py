@@ -6,6 +6,11 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
+from tt_hostmesh.peaks import Peaks
+
+Logits = Tensor | Peaks
+"""Logits of n rows: float32 [n, vocab], or the same in the short form."""
+
 
 class KVLayout(NamedTuple):
     """How the caches of all lanes lie in one pool. Lane l owns `num_blocks` blocks from l * num_blocks on."""
@@ -34,10 +39,10 @@ class Compute(Protocol):
         """Make the cache of all lanes. Returns a handle for the caller."""
         ...
 
-    def prefill(self, rows: Sequence[PrefillRow]) -> Tensor:
-        """Logits of each row's last position, float32 [n, vocab]."""
+    def prefill(self, rows: Sequence[PrefillRow]) -> Logits:
+        """Logits of each row's last position."""
         ...
 
-    def decode(self, tokens: Tensor, positions: Tensor, blocks: Tensor) -> Tensor:
-        """Logits of one step, float32 [n, vocab]; tokens and positions int64 [n], blocks int64 [n, w]."""
+    def decode(self, tokens: Tensor, positions: Tensor, blocks: Tensor) -> Logits:
+        """Logits of one step; tokens and positions int64 [n], blocks int64 [n, w]."""
         ...

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tt_hostmesh.adapter.compute import Compute, KVLayout, PrefillRow
+from tt_hostmesh.adapter.compute import Compute, KVLayout, Logits, PrefillRow
 from tt_hostmesh.adapter.decode import DecodeCall
 from tt_hostmesh.adapter.lanes import Placement
 from tt_hostmesh.adapter.protocol import DecodeProtocol, stage
 from tt_hostmesh.adapter.readback import Result
 from tt_hostmesh.adapter.resident import Resident
 from tt_hostmesh.errors import HostMeshError
+from tt_hostmesh.peaks import Peaks
 from tt_hostmesh.sampling import SamplingTable, TokenCounts, sample
 
 WARMUP_TOKENS = 32
@@ -62,10 +63,10 @@ class DeviceSide:
         logits = self.compute.prefill(call.rows)
         self._resident.forget_rows(call.slots)
         if call.sampling is None:
-            return logits[:, None]
+            return (logits.dense() if isinstance(logits, Peaks) else logits)[:, None]
         counts = self._prompt_counts(call.rows) if call.sampling.penalised else None
         ends = torch.tensor([len(row.tokens) for row in call.rows])
-        sampled, logprobs = sample(logits, call.sampling, ends, counts, self._generator)
+        sampled, logprobs = self._draw(logits, call.sampling, ends, counts, torch.arange(len(call.rows)))
         return sampled[:, None], logprobs
 
     def decode(self, call: DecodeCall) -> Result:
@@ -84,21 +85,32 @@ class DeviceSide:
         if call.sampled:
             return self._sample(logits, live)
         state.advance(live, None)
+        if isinstance(logits, Peaks):
+            return logits.dense(live, state.rows)[:, None], None
         return _spread(logits[:, None], live, state.rows), None
 
-    def _sample(self, logits: Tensor, live: Tensor) -> Result:
+    def _sample(self, logits: Logits, live: Tensor) -> Result:
         state = self._resident
         if state.sampling is None:
             raise HostMeshError("the first device-sampled step loaded no sampling parameters")
-        counts = None if state.counts is None else state.counts.take(live)
-        table = state.sampling.take(live)
-        sampled, logprobs = sample(logits, table, state.positions[live] + 1, counts, self._generator)
+        table = state.sampling if len(live) == state.rows else state.sampling.take(live)
+        sampled, logprobs = self._draw(logits, table, state.positions[live] + 1, state.counts, live)
         if state.counts is not None:
             state.counts.add(live, sampled)
         state.advance(live, sampled)
         out = torch.ones(state.rows)
         out[live] = logprobs
         return _spread(sampled.int(), live, state.rows), out
+
+    def _draw(
+        self, logits: Logits, table: SamplingTable, positions: Tensor, counts: TokenCounts | None, rows: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Tokens and logprobs; `rows`: those of `counts` that the logits belong to, in order."""
+        if isinstance(logits, Peaks):
+            some = None if counts is None else counts.at(rows, logits.ids)
+            return logits.sample(table, positions, some, self._generator)
+        some = None if counts is None else counts.take(rows)
+        return sample(logits, table, positions, some, self._generator)
 
     def _nothing(self, sampled: bool) -> Result:
         rows = self._resident.rows

@@ -162,7 +162,7 @@ class HostGenerator:
             unknown=unknown,
         )
         if self._checker:
-            self._checker.prefill(arguments, self._mesh.finish)
+            self._checker.prefill(arguments, self._mesh.settle)
         if not self.already_warmed_up_prefill:
             self._mesh.submit(self._device.warm_prefill, "warm-up prefill").wait()
             self.already_warmed_up_prefill = True
