@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -15,7 +17,10 @@ from ledger_model import BLOCK, VOCABULARY, LedgerModel
 
 from tt_sampling.parameters import RowSampling
 from tt_sampling.placement import DeviceSampler, Mode
+from tt_sampling.reasons import Reason
 from tt_worker.adapter import ModelAdapter, TraceMode
+from tt_worker.methods import AdapterError
+from tt_worker.outcome import Outcome, picked_logprobs, picked_tokens
 from tt_worker.pages import PageTable
 from tt_worker.reload import ReloadPlanner
 from tt_worker.request import RequestState
@@ -39,6 +44,9 @@ class Recorder:
     def release(self, row: int) -> None:
         self.rows.discard(row)
 
+    def device_logprobs(self, token_ids: Any, given: Any, asked: Any) -> Any:
+        return token_ids, given, asked
+
     def sample(self, logits: Any, rows: Any, *, advance: Any, grammar: Any) -> Any:
         raise NotImplementedError
 
@@ -54,6 +62,7 @@ def test_a_released_row_no_longer_moves_steps_to_the_host() -> None:
     """Fails when `release` forgets the placement."""
     samplers, state = admitted(RowSampling(min_p=0.5))
     assert not samplers.place_decode([2]).device
+    assert (samplers.tally.host_steps, samplers.tally.device_steps) == (1, 0)
     samplers.release(state)
     assert samplers.place_decode([2]).device
     assert samplers.device.view().temperature[2] == 0.0
@@ -82,6 +91,13 @@ class Sample:
     failed: dict[int, str] = field(default_factory=dict)
 
 
+class Constant(Recorder):
+    """Answers 7 for every row."""
+
+    def sample(self, logits: Any, rows: Any, *, advance: Any, grammar: Any) -> Any:
+        return Sample([7] * len(rows))
+
+
 class FailsTheSecond(Recorder):
     """Answers 7 for every row and cannot go on with the second."""
 
@@ -89,14 +105,16 @@ class FailsTheSecond(Recorder):
         return Sample([7] * len(rows), failed={1: "no mask came"} if len(rows) > 1 else {})
 
 
-def runner_of(host: Any, config: RunnerConfig, device: DeviceSampler | None = None) -> Runner:
+def runner_of(
+    host: Any, config: RunnerConfig, device: DeviceSampler | None = None, log: StepLog | None = None
+) -> Runner:
     model = LedgerModel(4, 12, contract=1)
     adapter = ModelAdapter(
         model, rows=4, vocab_size=VOCABULARY, trace=TraceMode.of("all"), event_synchronize=lambda event: None
     )
     samplers = RowSamplers(4, VOCABULARY, device or DeviceSampler(), host)
     planner = ReloadPlanner(resident_inputs=True)
-    return Runner(config, adapter, RowTable(4, 1), [PageTable(4, 16, 12)], samplers, planner, StepLog())
+    return Runner(config, adapter, RowTable(4, 1), [PageTable(4, 16, 12)], samplers, planner, log or StepLog())
 
 
 def admissions(*params: RowSampling) -> StepRequest:
@@ -126,3 +144,43 @@ def test_a_scheduler_that_cannot_end_one_request_ends_the_step() -> None:
     runner.execute(admissions(RowSampling(), RowSampling()))
     with pytest.raises(RuntimeError, match="no mask came"):
         runner.sample()
+
+
+def test_every_sampled_step_is_counted_once_and_the_log_says_why(tmp_path: Path) -> None:
+    """A prefill of chunks alone samples nothing and is not counted."""
+    log = tmp_path / "steps.jsonl"
+    runner = runner_of(Constant(), RunnerConfig(alignment=BLOCK), DeviceSampler(Mode.ALL), StepLog(str(log)))
+    long = Admission("long", list(range(9)), [], 0, [[5, 6, 7]], RowSampling(min_p=0.5))
+    runner.execute(StepRequest(admissions=[long], scheduled={"long": 4}))
+    runner.sample()
+    assert runner._samplers.tally.host_steps == runner._samplers.tally.device_steps == 0
+    runner.execute(StepRequest(scheduled={"long": 5}))
+    runner.sample()
+    for _ in range(3):
+        runner.execute(StepRequest(scheduled={"long": 1}))
+        runner.sample()
+    tally = runner._samplers.tally
+    assert (dict(tally.steps), tally.host_steps, tally.device_steps) == ({Reason.MIN_P: 4}, 4, 0)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [line["because"] for line in lines] == [[], *[["MIN_P"]] * 4]
+
+
+@pytest.mark.parametrize(
+    ("logprobs", "given"),
+    [(torch.arange(4) * -0.1, [-0.1, 0.0]), ((torch.arange(8.0).view(4, 2), torch.arange(8).view(4, 2)), None)],
+    ids=["of the sampled tokens", "of the best candidates"],
+)
+def test_device_logprobs_go_with_their_rows(logprobs: Any, given: Any) -> None:
+    """The rows of a step in the engine's order, not in that of the device. Nobody asked: nothing is converted."""
+    outcome = Outcome(torch.tensor([10, 11, 12, 13]), None, logprobs)
+    values, ids = picked_logprobs(outcome, [1, 0])
+    assert picked_tokens(outcome, [1, 0]) == [11, 10]
+    if ids is None:
+        assert values.tolist() == pytest.approx(given)
+    else:
+        assert (values.tolist(), ids.tolist()) == ([[2.0, 3.0], [0.0, 1.0]], [[2, 3], [0, 1]])
+
+
+def test_a_model_that_forgets_its_logprobs_is_an_error() -> None:
+    with pytest.raises(AdapterError, match="NoneType for logprobs"):
+        picked_logprobs(Outcome(torch.tensor([1]), None), [0])

@@ -65,8 +65,9 @@ class TTOptions:
     )
     seeded_on_host: bool = option(
         Toggle(),
-        False,
-        "Never sample a seeded, random request on the device, so that its tokens depend on its seed alone.",
+        True,
+        "Draw for seeded requests on the host only, so that nothing but the seed decides. False lets the device draw, "
+        "from a stream of its own: faster, and a seeded answer then depends on the requests beside it.",
     )
     decode_interleave_enabled: bool = option(
         Toggle(), True, "Insert decode steps into a run of prefill steps, so that running requests keep moving."

@@ -21,6 +21,13 @@ MAX_DEVICE_LOGPROBS = 32
 """The device sampler keeps the 32 best candidates and nothing else. Source: tt-metal contract 1.6."""
 
 
+TOP_LOGPROBS_FAMILIES = frozenset({"gpt_oss"})
+"""Values of a checkpoint's `model_type` whose device sampler returns top lists. Source: tt-metal contract 1.8."""
+
+TOP_LOGPROBS_CAPABILITY = "supports_device_top_logprobs"
+"""The key of `model_capabilities` by which any other model says that its device sampler returns top lists."""
+
+
 class Phase(Enum):
     """A step is all prefill or all decode."""
 
@@ -55,6 +62,7 @@ class DeviceSampler:
     supports_penalties, supports_grammar, max_top_k: `model_capabilities` keys supports_device_penalties,
         supports_device_grammar (True only once the model activated it) and max_device_top_k
     devices_per_lane: chips that serve one lane
+    logprobs:         the engine wants raw logprobs, which are what a device computes
     top_logprobs:     the model returns top-n lists (gpt-oss), not only the sampled token's logprob
     seeded_on_host:   seeded draws never happen on the device, whose random stream is not the host's; without it a
                       seeded request that shares a batch with a host-only one changes streams
@@ -65,6 +73,7 @@ class DeviceSampler:
     max_top_k: int | None = None
     supports_grammar: bool = False
     devices_per_lane: int = 1
+    logprobs: bool = True
     top_logprobs: bool = False
     seeded_on_host: bool = False
     always_compat: bool = False
@@ -72,22 +81,32 @@ class DeviceSampler:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The answer for one step. `device` is True exactly when both other fields are empty.
+    """The answer for one step. `device` is True exactly when there is no reason against it.
 
-    step: reasons of the whole step;  rows: reasons of single rows, only rows that have some.
+    step: reasons of the whole step;  rows: reasons of single rows, only rows that have some
+    reasons: all of them;  names: theirs, in alphabetical order
     """
 
     device: bool
     step: frozenset[Reason] = NOTHING
     rows: Mapping[int, frozenset[Reason]] = field(default_factory=lambda: _NO_ROWS)
+    reasons: frozenset[Reason] = NOTHING
+    names: tuple[str, ...] = ()
 
-    @property
-    def reasons(self) -> frozenset[Reason]:
-        """Every reason of the step and of its rows."""
-        return self.step.union(*self.rows.values())
+    @classmethod
+    def on_host(cls, step: frozenset[Reason], rows: Mapping[int, frozenset[Reason]]) -> "Placement":
+        """The host, for these reasons."""
+        reasons = step.union(*rows.values())
+        names = tuple(sorted(reason.name for reason in reasons))
+        return cls(False, step, MappingProxyType(dict(rows)), reasons, names)
 
 
 ON_DEVICE = Placement(device=True)
+
+
+def returns_top_logprobs(model_type: str, capabilities: Mapping[str, object]) -> bool:
+    """Whether a model's device sampler returns top lists: its own word, or else its family's."""
+    return bool(capabilities.get(TOP_LOGPROBS_CAPABILITY, model_type in TOP_LOGPROBS_FAMILIES))
 
 
 def row_reasons(row: RowSampling, sampler: DeviceSampler) -> frozenset[Reason]:
@@ -126,7 +145,7 @@ def _row_reasons(row: RowSampling, sampler: DeviceSampler) -> Iterable[Reason]:
 def _logprob_reasons(row: RowSampling, sampler: DeviceSampler) -> Iterable[Reason]:
     if row.logprobs is None:
         return
-    if sampler.devices_per_lane not in LOGPROBS_DEVICES_PER_LANE:
+    if not sampler.logprobs or sampler.devices_per_lane not in LOGPROBS_DEVICES_PER_LANE:
         yield Reason.LOGPROBS
     elif row.logprobs != 0 and not (sampler.top_logprobs and 0 < row.logprobs <= MAX_DEVICE_LOGPROBS):
         yield Reason.TOP_LOGPROBS
@@ -152,12 +171,14 @@ def place(
     rows: Mapping[int, frozenset[Reason]],
     *,
     structured: Iterable[int] = (),
+    replayed: Iterable[int] = (),
     chunk_not_final: bool = False,
 ) -> Placement:
     """Place one step.
 
     rows:            reasons of the rows of this step (`row_reasons`); rows without any may be left out
     structured:      rows with a grammar; a device grammar works in decode steps only
+    replayed:        rows with penalties whose output so far is prefilled again (contract 1.5 takes no histories)
     chunk_not_final: some row of this step computes a prompt chunk that is not the last one
     """
     of_step = step_reasons(sampler, phase, chunk_not_final)
@@ -165,9 +186,11 @@ def place(
     if phase is Phase.PREFILL:
         for row in structured:
             of_rows[row] = of_rows.get(row, NOTHING) | {Reason.STRUCTURED_OUTPUT}
+    for row in replayed:
+        of_rows[row] = of_rows.get(row, NOTHING) | {Reason.REPLAYED_PENALTIES}
     if not of_step and not of_rows:
         return ON_DEVICE
-    return Placement(device=False, step=of_step, rows=MappingProxyType(of_rows))
+    return Placement.on_host(of_step, of_rows)
 
 
 class PlacementTable:
@@ -202,23 +225,34 @@ class PlacementTable:
         self._structured.discard(row)
         self._short.pop(row, None)
 
-    def place(self, phase: Phase, rows: Sequence[int] | None = None, *, chunk_not_final: bool = False) -> Placement:
-        """Place a step over `rows`, or over every row that is set (None)."""
+    def place(
+        self,
+        phase: Phase,
+        rows: Sequence[int] | None = None,
+        *,
+        replayed: Sequence[int] = (),
+        chunk_not_final: bool = False,
+    ) -> Placement:
+        """Place a step over `rows`, or over every row that is set (None). `replayed` see `place`."""
         if self._short:
             self._end_min_tokens()
         if not self._hosted and not self._structured:
             rows = None
-        asked = (phase, chunk_not_final, None if rows is None else tuple(rows))
+        asked = (phase, chunk_not_final, tuple(replayed), None if rows is None else tuple(rows))
         if self._last is None or self._last[0] != asked:
-            self._last = (asked, self._place(phase, rows, chunk_not_final))
+            self._last = (asked, self._place(phase, rows, replayed, chunk_not_final))
         return self._last[1]
 
-    def _place(self, phase: Phase, rows: Sequence[int] | None, chunk_not_final: bool) -> Placement:
+    def _place(
+        self, phase: Phase, rows: Sequence[int] | None, replayed: Sequence[int], chunk_not_final: bool
+    ) -> Placement:
         hosted, structured = self._hosted, self._structured
         if rows is not None:
             hosted = {row: hosted[row] for row in rows if row in hosted}
             structured = structured.intersection(rows)
-        return place(self.sampler, phase, hosted, structured=structured, chunk_not_final=chunk_not_final)
+        return place(
+            self.sampler, phase, hosted, structured=structured, replayed=replayed, chunk_not_final=chunk_not_final
+        )
 
     def _end_min_tokens(self) -> None:
         for row in [row for row, (least, output) in self._short.items() if len(output) >= least]:

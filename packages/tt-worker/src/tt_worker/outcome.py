@@ -61,3 +61,30 @@ def outcome_of(value: Any, *, rows: int, vocab_size: int, label: str) -> Outcome
             "neither one token a row nor logits (tt-metal contract 1.5 and 1.7)"
         )
     return Outcome(result.reshape(-1), None, logprobs)
+
+
+def picked_tokens(outcome: Outcome, lines: list[int]) -> list[int]:
+    """The device's tokens of these lines. Raises AdapterError when there are none."""
+    if outcome.tokens is None:
+        raise AdapterError("the model returned logits although tokens were asked for (tt-metal contract 1.5, 1.6)")
+    tokens = token_ids(outcome.tokens)
+    return [tokens[line] for line in lines]
+
+
+def picked_logprobs(outcome: Outcome, lines: list[int]) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The device's logprobs of these lines: those of the sampled tokens, float [n], and None; or the best candidates',
+    float [n, m], and their ids, int [n, m].
+
+    Raises AdapterError when the model returned neither. Source: tt-metal contract 1.7.
+    """
+    given: Any = outcome.logprobs
+    if isinstance(given, torch.Tensor):
+        return given.reshape(-1)[lines], None
+    pair = cast("tuple[Any, ...]", given) if isinstance(given, tuple | list) else ()
+    if len(pair) == 2 and all(isinstance(part, torch.Tensor) for part in pair):
+        values, ids = (part.reshape(-1, part.shape[-1])[lines] for part in pair)
+        return values, ids
+    raise AdapterError(
+        f"the model returned {type(given).__name__} for logprobs that a request asked for: tt-metal contract 1.7 wants "
+        "one number a row, or the best candidates' logprobs and ids"
+    )

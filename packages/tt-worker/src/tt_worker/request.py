@@ -18,6 +18,7 @@ class RequestState(Generic[P]):
     prefill_end:  tokens to prefill in this tenancy: the prompt, or prompt and output so far after a preemption
     computed:     tokens whose KV is written once every submitted step has run
     params:       the engine's sampling parameters, opaque here
+    logprobs:     top logprobs asked for, 0 for the sampled token's only, None for none
     """
 
     request_id: str
@@ -28,6 +29,7 @@ class RequestState(Generic[P]):
     computed: int
     params: P
     penalised: bool = False
+    logprobs: int | None = None
     alive: bool = field(default=True)
 
     @property

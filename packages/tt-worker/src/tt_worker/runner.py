@@ -16,7 +16,7 @@ from tt_worker.failure import StepFailed, StepGuard, TimeLimit
 from tt_worker.inflight import InFlight, InFlightQueue
 from tt_worker.inputs import DecodeBuffers, DecodeInputs, prefill_inputs
 from tt_worker.methods import AdapterError
-from tt_worker.outcome import Outcome, token_ids
+from tt_worker.outcome import Outcome, picked_logprobs, picked_tokens
 from tt_worker.pages import PageTable
 from tt_worker.reload import DecodeSituation, ReloadPlanner
 from tt_worker.request import RequestState
@@ -209,19 +209,18 @@ class Runner:
         rows = [state.row for state in states]
         final = [s.computed + n >= s.prefill_end for s, n in zip(states, counts, strict=True)]
         batch = Batch(ids, states, rows, final)
-        # A prefill call cannot say which of its tokens were generated, and penalties tell them from the prompt's.
-        replays_penalised = any(state.penalised and state.output for state in states)
-        on_device = self._samplers.place_prefill(rows, chunk_not_final=not all(final)).device and not replays_penalised
+        placement = self._samplers.place_prefill(states, final)
         inputs = prefill_inputs(states, counts, self._pages[0].packed(rows), self._config.alignment)
         self._planner.prefilled()
-        sampling = self._samplers.device.packed(rows) if on_device else None
+        sampling = self._samplers.device.packed(rows) if placement.device else None
         outcome = self._limit.call("a prefill", lambda: self._adapter.prefill(inputs, sampling))
         for state, count in zip(states, counts, strict=True):
             state.computed += count
         sampled = "device" if outcome.tokens is not None else "host" if any(final) else None
-        self._log.step("prefill", requests=len(ids), tokens=sum(counts), sampled=sampled)
+        because = placement.names if sampled == "host" else ()
+        self._log.step("prefill", requests=len(ids), tokens=sum(counts), sampled=sampled, because=because)
         if outcome.tokens is not None:
-            result = self._apply(batch, token_ids(outcome.tokens)[: len(ids)], None)
+            result = self._apply_device(batch, outcome, list(range(len(ids))))
             self._unsampled.append(lambda _: result)
         else:
             self._later(batch, lambda grammar: self._sample_host(batch, outcome.logits, grammar))
@@ -233,7 +232,8 @@ class Runner:
             raise StepError(f"a decode step computes one token a request: {dict(step.scheduled)}")
         rows = [state.row for state in states]
         batch = Batch(ids, states, rows, [True] * len(ids))
-        on_device = self._samplers.place_decode(rows).device
+        placement = self._samplers.place_decode(rows)
+        on_device = placement.device
         penalised = on_device and self._samplers.device.any_penalised(rows)
         now = DecodeSituation(
             layout=(self._tenancy, tuple(rows)),
@@ -258,6 +258,7 @@ class Runner:
             requests=len(ids),
             tokens=len(ids),
             sampled="device" if on_device else "host",
+            because=placement.names,
             reload=plan.reload_inputs,
             ahead=len(self._queue),
         )
@@ -280,8 +281,16 @@ class Runner:
         if outcome.tokens is None:
             # The model answered with logits although tokens were asked for.
             return self._sample_host(batch, _select(outcome.logits, batch.rows), None)
-        tokens = token_ids(outcome.tokens)
-        return self._apply(batch, [tokens[row] for row in batch.rows], None)
+        return self._apply_device(batch, outcome, batch.rows)
+
+    def _apply_device(self, batch: Batch, outcome: Outcome, lines: list[int]) -> StepResult:
+        """Take line lines[i] of what the device sampled for request i."""
+        tokens = picked_tokens(outcome, lines)
+        asked = [state.logprobs for state in batch.states]
+        if all(count is None for count in asked):
+            return self._apply(batch, tokens, None)
+        given = picked_logprobs(outcome, lines)
+        return self._apply(batch, tokens, self._samplers.host.device_logprobs(tokens, given, asked))
 
     def _finish_on_host(self, batch: Batch, read: Callable[[], Outcome], grammar: GrammarMask | None) -> StepResult:
         self._queue.drain()

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from tt_sampling.device import DeviceParams
 from tt_sampling.parameters import RowSampling
 from tt_sampling.placement import DeviceSampler, Phase, Placement, PlacementTable
+from tt_sampling.reasons import ReasonTally
 from tt_worker.histories import Histories
 from tt_worker.request import RequestState
 
@@ -36,10 +37,17 @@ class HostSampler(Protocol):
         ...
 
     def release(self, row: int) -> None: ...
+    def device_logprobs(self, token_ids: list[int], given: DeviceLogprobs, asked: Sequence[int | None]) -> Any:
+        """Logprobs that the device computed, in the engine's form. `asked`: top logprobs of each request."""
+        ...
+
     def sample(
         self, logits: Any, rows: Sequence[int], *, advance: Sequence[bool] | None, grammar: GrammarMask | None
     ) -> HostSample: ...
 
+
+# Of the sampled tokens, [n], and None; or of the best candidates, [n, m], and their ids.
+DeviceLogprobs = tuple[Any, Any]
 
 # Packed masks [k, ceil(V / 32)] int32, bit 1 = allowed, and which mask belongs to which row.
 GrammarMask = tuple[Any, Mapping[int, int]]
@@ -48,10 +56,13 @@ GrammarMask = tuple[Any, Mapping[int, int]]
 class RowSamplers:
     """Everything that must hear of a row's coming and going in order to sample it."""
 
-    def __init__(self, rows: int, vocab_size: int, device: DeviceSampler, host: HostSampler) -> None:
+    def __init__(
+        self, rows: int, vocab_size: int, device: DeviceSampler, host: HostSampler, tally: ReasonTally | None = None
+    ) -> None:
         self.device = DeviceParams(rows, vocab_size)
         self.host = host
         self.histories = Histories(rows)
+        self.tally = tally or ReasonTally()
         self.version = 0
         self._placement = PlacementTable(device)
 
@@ -61,6 +72,7 @@ class RowSamplers:
         self.device.set(state.row, sampling)
         self._placement.set(state.row, sampling, state.output)
         state.penalised = sampling.penalised
+        state.logprobs = sampling.logprobs
         if state.penalised:
             self.histories.set(state.row, state.prompt, state.output)
 
@@ -72,11 +84,21 @@ class RowSamplers:
         if state.penalised:
             self.histories.clear(state.row)
 
-    def place_prefill(self, rows: Sequence[int], *, chunk_not_final: bool) -> Placement:
-        return self._placement.place(Phase.PREFILL, rows, chunk_not_final=chunk_not_final)
+    def place_prefill(self, states: Sequence[RequestState[Any]], final: Sequence[bool]) -> Placement:
+        """Where a prefill step is sampled. `final`: whether a token comes out of each request's chunk."""
+        # A prefill call cannot say which of its tokens were generated, and penalties tell them from the prompt's.
+        replayed = [state.row for state in states if state.penalised and state.output]
+        rows = [state.row for state in states]
+        placement = self._placement.place(Phase.PREFILL, rows, replayed=replayed, chunk_not_final=not all(final))
+        if any(final):
+            self.tally.count(placement.reasons)
+        return placement
 
     def place_decode(self, rows: Sequence[int]) -> Placement:
-        return self._placement.place(Phase.DECODE, rows)
+        """Where a decode step is sampled."""
+        placement = self._placement.place(Phase.DECODE, rows)
+        self.tally.count(placement.reasons)
+        return placement
 
     def record(self, state: RequestState[Any], token: int) -> None:
         """A token of the request is known. A tenancy that ended keeps its own history but touches no row."""

@@ -12,8 +12,8 @@ from typing import Any
 class StepLog:
     """Appends to a file when given a path; counts steps by phase in any case.
 
-    A step's line: step (number), phase, requests, tokens, sampled ("device", "host" or null), reload (list of
-    commands), time (s, Unix).
+    A step's line: step (number), phase, requests, tokens, sampled ("device", "host" or null), because (reasons for the
+    host), reload (list of commands), time (s, Unix).
     """
 
     def __init__(self, path: str | None = None) -> None:

@@ -8,15 +8,28 @@ from torch import Tensor
 from tt_sampling.host.logprobs import Logprobs
 
 UNKNOWN_RANK = -1
+MORE_THAN_HALF = -0.69
+
+
+def device_logprobs(tokens: Tensor, values: Tensor, ids: Tensor | None, asked: Sequence[int | None]) -> Logprobs:
+    """From what a model returned for these rows; lines of rows that did not ask mean nothing.
+
+    tokens: int [n];  values: float [n] of the sampled tokens, or [n, m] of the best candidates with their `ids`
+    """
+    return sampled_only(tokens, values) if ids is None else from_top(tokens, values, ids, asked)
 
 
 def sampled_only(tokens: Tensor, logprobs: Tensor) -> Logprobs:
-    """From models that return one number per row, the sampled token's. Its rank is not known: -1.
+    """From models that return one number per row, the sampled token's.
 
     tokens: int [n];  logprobs: float [n]
+    Its rank is 1 where no other token can be as likely, and otherwise not known: -1.
     """
     ids = tokens.int().view(-1, 1)
-    return Logprobs(ids, logprobs.float().view(-1, 1), torch.full((ids.shape[0],), UNKNOWN_RANK))
+    values = logprobs.float().view(-1, 1)
+    # More than half of the probability: no token can have more, and none as much.
+    ranks = torch.where(values[:, 0] > MORE_THAN_HALF, 1, UNKNOWN_RANK)
+    return Logprobs(ids, values, ranks)
 
 
 def from_top(tokens: Tensor, values: Tensor, ids: Tensor, asked: Sequence[int | None]) -> Logprobs:

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 from vllm.config import VllmConfig
 from vllm.sampling_params import SamplingParams
 from vllm.v1.outputs import LogprobsLists
 
+from tt_sampling.host.device_logprobs import device_logprobs
 from tt_sampling.host.logprobs import Logprobs
 from tt_sampling.host.sampler import HostSampler, LogprobsMode, Masks
 from tt_sampling.vllm.hooks import VllmHooks
@@ -43,6 +45,13 @@ class FastSampler:
             hooks.begin_step(rows, advance)
         sampled = self._sampler.sample(logits, rows, masks, hooks)
         return sampled.tokens.tolist(), None if sampled.logprobs is None else logprobs_lists(sampled.logprobs)
+
+
+def device_lists(
+    token_ids: list[int], given: tuple[Tensor, Tensor | None], asked: Sequence[int | None]
+) -> LogprobsLists:
+    """The logprobs that a device computed, in vLLM's form. `given` and `asked` see `device_logprobs`."""
+    return logprobs_lists(device_logprobs(torch.tensor(token_ids), *given, asked))
 
 
 def logprobs_lists(logprobs: Logprobs) -> LogprobsLists:

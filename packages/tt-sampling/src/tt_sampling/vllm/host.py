@@ -13,7 +13,7 @@ from vllm.v1.outputs import LogprobsLists
 from tt_sampling.host.sampler import Masks
 from tt_sampling.parameters import RowSampling
 from tt_sampling.seeds import Streams
-from tt_sampling.vllm.fast import FastSampler
+from tt_sampling.vllm.fast import FastSampler, device_lists
 from tt_sampling.vllm.reference import ReferenceSampler
 from tt_sampling.vllm.translate import row_sampling
 
@@ -107,6 +107,16 @@ class HostSampling:
         logits = logits[:, : self._vocab_size].float().contiguous()
         token_ids, logprobs = self._sampler.sample(logits, rows, advance, _masks(rows, masks))
         return HostSample(token_ids, logprobs, failed)
+
+    def device_logprobs(
+        self, token_ids: list[int], given: tuple[torch.Tensor, torch.Tensor | None], asked: Sequence[int | None]
+    ) -> LogprobsLists:
+        """Logprobs that the device computed, in vLLM's form.
+
+        given: float [n] of the sampled tokens and None, or float and int [n, m] of the best candidates and their ids
+        asked: logprobs of each request, None for none
+        """
+        return device_lists(token_ids, given, asked)
 
     def _unmasked(self, rows: Sequence[int], advance: Sequence[bool] | None, grammar: Grammar | None) -> dict[int, str]:
         """Structured rows that nothing constrains, by position, with the line that the log gets."""

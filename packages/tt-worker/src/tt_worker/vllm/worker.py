@@ -17,7 +17,8 @@ from tt_platform.vllm.models import served_model
 from tt_platform.vllm.ranks import bind_rank
 from tt_platform.vllm.shutdown import abort_requests_at_shutdown
 from tt_registry import load_class
-from tt_sampling.placement import DeviceSampler, Mode
+from tt_sampling.placement import DeviceSampler, Mode, returns_top_logprobs
+from tt_sampling.reasons import ReasonTally
 from tt_sampling.vllm.host import HostSampling
 from tt_worker import kv
 from tt_worker.adapter import ModelAdapter, TraceMode
@@ -31,6 +32,7 @@ from tt_worker.runner import Runner, RunnerConfig
 from tt_worker.sampling import RowSamplers
 from tt_worker.steplog import StepLog
 from tt_worker.vllm.kv_spec import cache_geometry, default_kv_cache_spec
+from tt_worker.vllm.metrics import StepMetrics
 from tt_worker.vllm.translate import AsyncOutput, Translator, grammar_mask, runner_output
 from tt_worker.warmup import WarmupPlan, warm_up
 
@@ -53,6 +55,7 @@ class TTWorker(WorkerBase):
         self.lanes = lane_count(self.vllm_config)
         self.rows = self.scheduler_config.max_num_seqs
         self.log = StepLog(self.options.step_log)
+        self.tally = ReasonTally(StepMetrics(self.model_config.served_model_name, self.parallel_config).count)
         self.model: Any = None
         self.runner: Runner | None = None
         self._session: DeviceSession | None = None
@@ -170,6 +173,9 @@ class TTWorker(WorkerBase):
             supports_penalties=self.capabilities.supports_device_penalties,
             max_top_k=self.capabilities.max_device_top_k,
             devices_per_lane=self._mesh.get_num_devices() // self.lanes,
+            logprobs=self.model_config.logprobs_mode == "raw_logprobs",
+            top_logprobs=returns_top_logprobs(self.model_config.hf_config.model_type, self.capabilities.declared),
+            seeded_on_host=self.options.seeded_on_host,
             always_compat=self.options.always_compat_sampling,
         )
         host = HostSampling(self.vllm_config, self.rows, vocab_size, always_compat=self.options.always_compat_sampling)
@@ -183,7 +189,7 @@ class TTWorker(WorkerBase):
             self.adapter,
             RowTable(self.rows, self.lanes),
             self.pages,
-            RowSamplers(self.rows, vocab_size, device_sampler, host),
+            RowSamplers(self.rows, vocab_size, device_sampler, host, self.tally),
             ReloadPlanner(resident_inputs=resident),
             self.log,
             TimeLimit(self.options.step_time_limit_s, enter_thread=lambda: torch.set_grad_enabled(False)),
@@ -280,6 +286,8 @@ class TTWorker(WorkerBase):
         if hasattr(self, "adapter"):
             del self.adapter
         counts = dict(self.log.counts)
-        self.log.event("model released", steps=counts)
+        host_steps = {reason.name: steps for reason, steps in self.tally.steps.most_common()}
+        self.log.event("model released", steps=counts, host_steps=host_steps)
         logger.info("TT worker ran %s", ", ".join(f"{n} {phase} steps" for phase, n in counts.items()) or "no step")
+        logger.info("%s", self.tally.summary())
         self.log.close()
