@@ -12,7 +12,8 @@ from typing import Any
 
 from tt_hostmesh.synthetic.cost import CONFIG_KEY, DeviceCost
 
-ARCHITECTURE = "SyntheticForCausalLM"
+ARCHITECTURE = "TTSyntheticForCausalLM"
+"""The prefixed name: vLLM has no model of the bare one, which is all that it could be mistaken for."""
 
 
 def configuration(vocab_size: int, max_len: int, cost: DeviceCost) -> dict[str, Any]:
