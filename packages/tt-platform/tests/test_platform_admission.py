@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tt_platform.admission import RequestFacts, refuse_request
+from tt_platform.admission import AROUND, REFUSED, SAMPLED, RequestFacts, refuse_request
 
 
 @pytest.mark.parametrize(
     ("request_", "parameter"),
     [
-        (RequestFacts(prompt_logprobs=0), "prompt_logprobs"),
-        (RequestFacts(prompt_logprobs=5), "prompt_logprobs"),
+        (RequestFacts(unserved=(("prompt_logprobs", 0),)), "prompt_logprobs"),
+        (RequestFacts(unserved=(("a_new_parameter", [1]),)), "a_new_parameter"),
         (RequestFacts(prompt_embeds=True), "prompt_embeds"),
         (RequestFacts(media=frozenset({"image", "video"})), "messages"),
         (RequestFacts(media=frozenset({"audio"})), "messages"),
@@ -25,8 +25,9 @@ def test_a_refusal_names_the_parameter(request_, parameter):
     assert "not supported on Tenstorrent" in refusal.message
 
 
-def test_prompt_logprobs_of_zero_is_a_request_for_them():
-    assert refuse_request(RequestFacts(prompt_logprobs=0)) is not None
+def test_no_parameter_is_both_honoured_and_refused():
+    assert not SAMPLED & AROUND
+    assert not (SAMPLED | AROUND) & REFUSED.keys()
 
 
 @pytest.mark.parametrize("request_", [RequestFacts(), RequestFacts(media=frozenset({"image"}))])

@@ -2,7 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+SAMPLED = frozenset(
+    {
+        "allowed_token_ids",
+        "bad_words",
+        "extra_args",
+        "frequency_penalty",
+        "logit_bias",
+        "logprob_token_ids",
+        "logprobs",
+        "min_p",
+        "min_tokens",
+        "presence_penalty",
+        "repetition_penalty",
+        "seed",
+        "stop_token_ids",
+        "structured_outputs",
+        "temperature",
+        "thinking_token_budget",
+        "top_k",
+        "top_p",
+    }
+)
+"""Sampling parameters that the samplers of this plugin, or logits processors that they run, give their effect."""
+
+AROUND = frozenset(
+    {
+        "detokenize",
+        "flat_logprobs",
+        "ignore_eos",
+        "include_stop_str_in_output",
+        "max_tokens",
+        "n",
+        "output_kind",
+        "output_text_buffer_length",
+        "repetition_detection",
+        "skip_clone",
+        "skip_reading_prefix_cache",
+        "skip_special_tokens",
+        "spaces_between_special_tokens",
+        "stop",
+        "stream_interval",
+        "_all_stop_token_ids",
+        "_bad_words_token_ids",
+        "_eos_token_id",
+        "_watermarking_skipped",
+    }
+)
+"""Sampling parameters that vLLM gives their effect before or after the worker, and its own notes."""
+
+REFUSED: Mapping[str, str] = {
+    "prompt_logprobs": "logprobs of generated tokens are available",
+    "prompt_logprob_token_ids": "logprobs of generated tokens are available",
+    "prompt_logprob_start": "logprobs of generated tokens are available",
+    "routed_experts_prompt_start": "the routing of experts is not returned",
+    "trace_decode_token_ids": "every token is sampled",
+    "watermarking": "the engine has no watermark",
+}
+"""Sampling parameters that have no effect here, with the rest of the line that their client reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -11,13 +71,13 @@ class RequestFacts:
 
     Attributes:
         pooling: it wants an embedding or a score, not text.
-        prompt_logprobs: number of log probabilities asked for each prompt token; None for none.
+        unserved: sampling parameters that were set although they have no effect here, with their values.
         prompt_embeds: the prompt is given as embeddings.
         media: kinds of media in the prompt, such as ``image``.
     """
 
     pooling: bool = False
-    prompt_logprobs: int | None = None
+    unserved: tuple[tuple[str, object], ...] = ()
     prompt_embeds: bool = False
     media: frozenset[str] = frozenset()
 
@@ -37,12 +97,9 @@ def refuse_request(request: RequestFacts) -> Refusal | None:
     """The first thing in ``request`` that no Tenstorrent model can do; None when it can be served."""
     if request.pooling:
         return Refusal("task", "pooling requests are not supported on Tenstorrent: ask for a completion")
-    if request.prompt_logprobs is not None:
-        return Refusal(
-            "prompt_logprobs",
-            f"prompt_logprobs={request.prompt_logprobs} is not supported on Tenstorrent: leave it unset; "
-            "logprobs of generated tokens are available",
-        )
+    for name, value in request.unserved:
+        why = REFUSED.get(name, "it is new in this vLLM release, and the plugin gives it no effect")
+        return Refusal(name, f"{name}={value!r} is not supported on Tenstorrent: leave it unset; {why}")
     if request.prompt_embeds:
         return Refusal(
             "prompt_embeds", "prompt_embeds is not supported on Tenstorrent: send the prompt as text or token ids"

@@ -80,11 +80,16 @@ def picked_logprobs(outcome: Outcome, lines: list[int]) -> tuple[torch.Tensor, t
     given: Any = outcome.logprobs
     if isinstance(given, torch.Tensor):
         return given.reshape(-1)[lines], None
-    pair = cast("tuple[Any, ...]", given) if isinstance(given, tuple | list) else ()
-    if len(pair) == 2 and all(isinstance(part, torch.Tensor) for part in pair):
-        values, ids = (part.reshape(-1, part.shape[-1])[lines] for part in pair)
-        return values, ids
+    if isinstance(given, tuple | list):
+        tensors = [part for part in cast("list[object]", given) if isinstance(part, torch.Tensor)]
+        if len(tensors) == 2:
+            values, ids = (part.reshape(-1, part.shape[-1])[lines] for part in tensors)
+            return values, ids
     raise AdapterError(
-        f"the model returned {type(given).__name__} for logprobs that a request asked for: tt-metal contract 1.7 wants "
+        f"the model returned {_kind(given)} for logprobs that a request asked for: tt-metal contract 1.7 wants "
         "one number a row, or the best candidates' logprobs and ids"
     )
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__

@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
-from tt_platform.admission import RequestFacts
+from tt_platform.admission import AROUND, SAMPLED, RequestFacts
 from tt_platform.vllm._compat import prompt_parts
 
 
 def request_facts(processed_inputs: Any, params: Any) -> RequestFacts:
-    from vllm.pooling_params import PoolingParams  # not at the top: vLLM imports the platform while it imports itself
+    # Not at the top: vLLM imports the platform while it imports itself.
+    from vllm.pooling_params import PoolingParams
+    from vllm.sampling_params import SamplingParams
 
     parts = prompt_parts(processed_inputs)
     return RequestFacts(
         pooling=isinstance(params, PoolingParams),
-        prompt_logprobs=getattr(params, "prompt_logprobs", None),
+        unserved=tuple(unserved(params)) if isinstance(params, SamplingParams) else (),
         prompt_embeds=any(part.get("type") == "embeds" or "prompt_embeds" in part for part in parts),
         media=frozenset(str(kind) for part in parts for kind in part.get("mm_kwargs") or ()),
     )
+
+
+def unserved(params: Any) -> list[tuple[str, object]]:
+    """The parameters that were set and that nobody gives an effect: refused ones, and any that a release adds."""
+    found: list[tuple[str, object]] = []
+    for name, default in _defaults(type(params)):
+        value = getattr(params, name)
+        # False switches off what is off here anyway.
+        if value is None or value is False or (not hasattr(value, "__array__") and value == default):
+            continue
+        found.append((name, value))
+    return found
+
+
+@cache
+def _defaults(kind: type[Any]) -> tuple[tuple[str, object], ...]:
+    """Name and default of each parameter that nobody gives an effect."""
+    plain = kind()
+    return tuple((name, getattr(plain, name)) for name in kind.__struct_fields__ if name not in SAMPLED | AROUND)
