@@ -104,11 +104,17 @@ class Server:
             raise ServerError("the server was not started")
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
+        return self.wait(timeout)
+
+    def wait(self, timeout: float = 60.0) -> int:
+        """Wait until the server and every process of its have ended. Returns its exit code."""
+        if self._process is None:
+            raise ServerError("the server was not started")
         try:
             code = self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise ServerError(f"the server did not stop within {timeout:.0f} s\n{self.tail()}") from None
+            raise ServerError(f"the server did not end within {timeout:.0f} s\n{self.tail()}") from None
         deadline = time.monotonic() + timeout
         while self.processes_left():
             if time.monotonic() > deadline:

@@ -1,0 +1,45 @@
+"""A random Llama small enough to be answered by transformers in milliseconds, with the demo model's tokenizer."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
+
+
+def write_tiny_llama(folder: Path, tokenizer_from: Path) -> Path:
+    """Weights large enough that no two logits are close."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    vocab_size = json.loads((tokenizer_from / "config.json").read_text())["vocab_size"]
+    torch.manual_seed(7)
+    config = LlamaConfig(
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=vocab_size,
+        max_position_embeddings=1024,
+        initializer_range=0.3,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    for name in TOKENIZER:
+        if (tokenizer_from / name).exists():
+            shutil.copy(tokenizer_from / name, folder / name)
+    return folder
+
+
+def write_bundle(folder: Path, module: str, source: str, **metadata: str) -> dict[str, str]:
+    """A model bundle that serves Llama with the class `Model` of `source`. Returns the variable that makes it known."""
+    path = folder / module
+    path.mkdir(parents=True)
+    said = {"arch": "LlamaForCausalLM", "main_class": f"{module}:Model", **metadata}
+    (path / "vllm_metadata.json").write_text(json.dumps(said))
+    (path / f"{module}.py").write_text(source)
+    return {"EXTRA_MODELS_DIR": str(folder)}
