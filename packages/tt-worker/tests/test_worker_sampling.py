@@ -123,18 +123,24 @@ def admissions(*params: RowSampling) -> StepRequest:
     return StepRequest(admissions=new, scheduled={one.request_id: 2 for one in new})
 
 
+def answer(runner: Runner) -> Any:
+    flight = runner.sample()
+    assert flight is not None
+    return flight.result()
+
+
 def test_a_request_that_fails_in_the_sampler_has_no_token_and_the_others_have_theirs() -> None:
     """The engine may have scheduled the failed one again before it knows: that step must still run."""
     runner = runner_of(FailsTheSecond(), RunnerConfig(alignment=BLOCK))
     runner.execute(admissions(RowSampling(), RowSampling(), RowSampling()))
-    result: Any = runner.sample()
+    result: Any = answer(runner)
     assert result.token_ids == [[7], [], [7]]
     assert result.failed == {"r1": "no mask came"}
     runner.execute(StepRequest(scheduled={"r0": 1, "r1": 1, "r2": 1}))
-    again: Any = runner.sample()
+    again: Any = answer(runner)
     assert again.failed == {"r1": "no mask came"}
     runner.execute(StepRequest(leaving=["r1"], scheduled={"r0": 1}))
-    last: Any = runner.sample()
+    last: Any = answer(runner)
     assert (last.token_ids, last.failed) == ([[7]], {})
 
 
@@ -143,7 +149,7 @@ def test_a_scheduler_that_cannot_end_one_request_ends_the_step() -> None:
     runner = runner_of(FailsTheSecond(), RunnerConfig(alignment=BLOCK, scheduler_ends_failed=False))
     runner.execute(admissions(RowSampling(), RowSampling()))
     with pytest.raises(RuntimeError, match="no mask came"):
-        runner.sample()
+        answer(runner)
 
 
 def test_every_sampled_step_is_counted_once_and_the_log_says_why(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ class TimeLimit:
 
     def __init__(self, seconds: float | None = None, enter_thread: Callable[[], Any] = lambda: None) -> None:
         self.seconds = seconds
-        self._enter_thread = enter_thread
+        self.enter_thread = enter_thread
         self._local = threading.local()
 
     def call(self, what: str, work: Callable[[], T]) -> T:
@@ -81,7 +81,7 @@ class TimeLimit:
             return work()
         caller: _Caller | None = getattr(self._local, "caller", None)
         if caller is None:
-            caller = self._local.caller = _Caller(self._enter_thread)
+            caller = self._local.caller = _Caller(self.enter_thread)
         answer = caller.submit(work)
         try:
             value, error = answer.get(timeout=self.seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from tt_worker.inputs import DecodeBuffers, DecodeInputs, prefill_inputs
 from tt_worker.methods import AdapterError
 from tt_worker.outcome import Outcome, picked_logprobs, picked_tokens
 from tt_worker.pages import PageTable
+from tt_worker.prefills import Prefills
 from tt_worker.reload import DecodeSituation, ReloadPlanner
 from tt_worker.request import RequestState
 from tt_worker.rows import RowTable
@@ -78,6 +80,7 @@ class Runner:
     ) -> None:
         self._config = config
         self._limit = limit or TimeLimit()
+        self._prefills = Prefills(self._limit.enter_thread)
         self._guard = StepGuard()
         self._adapter = adapter
         self._rows = rows
@@ -88,7 +91,11 @@ class Runner:
         self._requests: dict[str, State] = {}
         self._buffers = DecodeBuffers(rows.capacity)
         self._queue: InFlightQueue[StepResult] = InFlightQueue(config.depth)
-        self._unsampled: deque[Callable[[GrammarMask | None], InFlight[StepResult] | StepResult]] = deque()
+        self._unsampled: deque[Callable[[GrammarMask | None], InFlight[StepResult]]] = deque()
+        self._hosted: list[tuple[Batch, InFlight[StepResult]]] = []
+        # Rows change in the engine's thread, results are applied in whichever asks.
+        self._rows_lock = threading.Lock()
+        self._logits_unasked = False
         self._tenancy = 0
 
     def row_of(self, request_id: str) -> int:
@@ -104,14 +111,9 @@ class Runner:
         return self._guard.run(list(step.scheduled), lambda: self._execute(step))
 
     def _execute(self, step: StepRequest) -> StepResult | None:
-        for request_id in step.leaving:
-            self._leave(request_id)
-        for admission in step.admissions:
-            self._admit(admission)
-        for request_id, blocks in step.grown.items():
-            row = self._rows.row_of(request_id)
-            for table, ids in zip(self._pages, blocks, strict=True):
-                table.append(row, ids)
+        self._sample_leaving(step)
+        with self._rows_lock:
+            self._change_rows(step)
         if not step.scheduled:
             return NOTHING
         ids = list(step.scheduled)
@@ -126,11 +128,10 @@ class Runner:
             raise StepError(f"a step mixes {prefilling} prefill and {len(states) - prefilling} decode requests: {ids}")
         return None
 
-    def sample(self, grammar: GrammarMask | None = None) -> InFlight[StepResult] | StepResult | None:
+    def sample(self, grammar: GrammarMask | None = None) -> InFlight[StepResult] | None:
         """The result of the oldest step that `execute` submitted; None when there is none (its execute failed).
 
-        Raises:
-            StepFailed: that step failed, or one before it did. An InFlight raises it when it is asked.
+        It raises StepFailed when it is asked, if that step failed or one before it did.
         """
         return self._unsampled.popleft()(grammar) if self._unsampled else None
 
@@ -149,9 +150,27 @@ class Runner:
             self._queue.drain()
         except Exception as error:
             logger.warning("a step in flight failed while the worker was closing: %s", error)
+        self._prefills.close()
         self._adapter.release_captures()
 
     # Rows
+
+    def _sample_leaving(self, step: StepRequest) -> None:
+        """The host samples by row: a step in flight is sampled before one of its requests gives its row up."""
+        self._hosted = [(batch, flight) for batch, flight in self._hosted if not flight.done]
+        going = {*step.leaving, *(admission.request_id for admission in step.admissions)}
+        if going and not all(going.isdisjoint(batch.ids) for batch, _ in self._hosted):
+            self._queue.drain()
+
+    def _change_rows(self, step: StepRequest) -> None:
+        for request_id in step.leaving:
+            self._leave(request_id)
+        for admission in step.admissions:
+            self._admit(admission)
+        for request_id, blocks in step.grown.items():
+            row = self._rows.row_of(request_id)
+            for table, ids in zip(self._pages, blocks, strict=True):
+                table.append(row, ids)
 
     def _admit(self, admission: Admission) -> None:
         if admission.request_id in self._requests:
@@ -178,7 +197,9 @@ class Runner:
         if state is None:
             return
         state.alive = False
-        self._adapter.release(state.row)
+        if self._adapter.releases:
+            self._prefills.wait()
+            self._adapter.release(state.row)
         row = self._rows.release(request_id)
         for table in self._pages:
             table.clear(row)
@@ -213,17 +234,21 @@ class Runner:
         inputs = prefill_inputs(states, counts, self._pages[0].packed(rows), self._config.alignment)
         self._planner.prefilled()
         sampling = self._samplers.device.packed(rows) if placement.device else None
-        outcome = self._limit.call("a prefill", lambda: self._adapter.prefill(inputs, sampling))
+        prefill = self._adapter.prefill
+        read = self._submit_prefill(lambda: self._limit.call("a prefill", lambda: prefill(inputs, sampling)))
         for state, count in zip(states, counts, strict=True):
             state.computed += count
-        sampled = "device" if outcome.tokens is not None else "host" if any(final) else None
+        sampled = "device" if placement.device else "host" if any(final) else None
         because = placement.names if sampled == "host" else ()
         self._log.step("prefill", requests=len(ids), tokens=sum(counts), sampled=sampled, because=because)
-        if outcome.tokens is not None:
-            result = self._apply_device(batch, outcome, list(range(len(ids))))
-            self._unsampled.append(lambda _: result)
-        else:
-            self._later(batch, lambda grammar: self._sample_host(batch, outcome.logits, grammar))
+        self._promise(batch, read, list(range(len(ids))), on_device=placement.device)
+
+    def _submit_prefill(self, call: Callable[[], Outcome]) -> Callable[[], Outcome]:
+        """The model's prefill blocks. With overlap it does so elsewhere, and the engine schedules the next step."""
+        if self._config.overlap:
+            return self._prefills.submit(call)
+        outcome = call()
+        return lambda: outcome
 
     # Decode
 
@@ -242,9 +267,10 @@ class Runner:
             on_device=on_device,
         )
         plan = self._planner.plan(now)
-        if plan.reload_inputs or penalised or not self._config.overlap:
-            # The host's tokens are needed, so they must all be known.
+        if plan.reload_inputs or not self._config.overlap:
+            # The host's tokens are needed, so they must all be known. Histories are looked at in no other step.
             self._queue.drain()
+        self._prefills.wait()
         inputs = self._decode_inputs(states, rows, with_tokens=plan.reload_inputs)
         sampling = self._samplers.device.view() if on_device else None
         histories = self._samplers.histories.view() if penalised else None
@@ -262,12 +288,7 @@ class Runner:
             reload=plan.reload_inputs,
             ahead=len(self._queue),
         )
-        if on_device:
-            finish = self._finish_decode
-            flight = self._queue.submit(lambda: self._guard.run(ids, lambda: finish(batch, outcome)))
-            self._unsampled.append(lambda _: flight)
-        else:
-            self._later(batch, lambda grammar: self._finish_on_host(batch, outcome, grammar))
+        self._promise(batch, lambda: self._limit.call(_DECODE, outcome), rows, on_device=on_device)
 
     def _decode_inputs(self, states: list[State], rows: list[int], *, with_tokens: bool) -> DecodeInputs:
         index: NDArray[np.int64] = np.array(rows, dtype=np.int64)
@@ -275,13 +296,6 @@ class Runner:
         tokens = [state.token_at(state.computed) for state in states] if with_tokens else None
         host_tokens, start_pos = self._buffers.fill(index, positions, tokens)
         return DecodeInputs(host_tokens, start_pos, self._pages[0].snapshot(rows))
-
-    def _finish_decode(self, batch: Batch, read: Callable[[], Outcome]) -> StepResult:
-        outcome = self._limit.call(_DECODE, read)
-        if outcome.tokens is None:
-            # The model answered with logits although tokens were asked for.
-            return self._sample_host(batch, _select(outcome.logits, batch.rows), None)
-        return self._apply_device(batch, outcome, batch.rows)
 
     def _apply_device(self, batch: Batch, outcome: Outcome, lines: list[int]) -> StepResult:
         """Take line lines[i] of what the device sampled for request i."""
@@ -292,16 +306,33 @@ class Runner:
         given = picked_logprobs(outcome, lines)
         return self._apply(batch, tokens, self._samplers.host.device_logprobs(tokens, given, asked))
 
-    def _finish_on_host(self, batch: Batch, read: Callable[[], Outcome], grammar: GrammarMask | None) -> StepResult:
-        self._queue.drain()
-        logits = self._limit.call(_DECODE, read).logits
-        return self._sample_host(batch, _select(logits, batch.rows), grammar)
-
     # Results
 
-    def _later(self, batch: Batch, sample: Callable[[GrammarMask | None], StepResult]) -> None:
-        """Sample when the engine asks, with its grammar masks."""
-        self._unsampled.append(lambda grammar: self._guard.run(batch.ids, lambda: sample(grammar)))
+    def _promise(self, batch: Batch, read: Callable[[], Outcome], lines: list[int], *, on_device: bool) -> None:
+        """A result for when it is asked for: line lines[i] of what the model answers belongs to request i."""
+
+        def sample(grammar: GrammarMask | None) -> InFlight[StepResult]:
+            # The engine writes its next masks over these.
+            mask = None if grammar is None else (np.array(grammar[0]), grammar[1])
+            flight = self._queue.submit(
+                lambda: self._guard.run(batch.ids, lambda: self._finish(batch, read, lines, mask, on_device))
+            )
+            if not on_device or self._logits_unasked:
+                self._hosted.append((batch, flight))
+            return flight
+
+        self._unsampled.append(sample)
+
+    def _finish(
+        self, batch: Batch, read: Callable[[], Outcome], lines: list[int], grammar: GrammarMask | None, on_device: bool
+    ) -> StepResult:
+        """Wait for the step and take its tokens; with logits, sample. A model may answer with logits unasked."""
+        outcome = read()
+        with self._rows_lock:
+            if on_device and outcome.tokens is not None:
+                return self._apply_device(batch, outcome, lines)
+            self._logits_unasked |= on_device
+            return self._sample_host(batch, _select(outcome.logits, lines), grammar)
 
     def _sample_host(self, batch: Batch, logits: Any, grammar: GrammarMask | None) -> StepResult:
         """Sample row i of `logits` for batch.rows[i]."""

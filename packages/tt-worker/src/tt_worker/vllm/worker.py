@@ -23,7 +23,6 @@ from tt_sampling.vllm.host import HostSampling
 from tt_worker import kv
 from tt_worker.adapter import ModelAdapter, TraceMode
 from tt_worker.failure import TimeLimit
-from tt_worker.inflight import InFlight
 from tt_worker.loading import LoadRequest, load
 from tt_worker.pages import PageTable
 from tt_worker.reload import ReloadPlanner
@@ -211,13 +210,13 @@ class TTWorker(WorkerBase):
         result = self._running.execute(self.translator.step(scheduler_output))
         return None if result is None else runner_output(result)
 
-    def sample_tokens(self, grammar_output: GrammarOutput | None) -> ModelRunnerOutput | AsyncOutput | None:
+    def sample_tokens(self, grammar_output: GrammarOutput | None) -> AsyncOutput | None:
         runner = self._running
-        result = runner.sample(grammar_mask(grammar_output, runner.row_of))
-        if result is None:
+        flight = runner.sample(grammar_mask(grammar_output, runner.row_of))
+        if flight is None:
             # The step's execute_model failed; vLLM raises that error when it sees None.
             return None
-        return AsyncOutput(result) if isinstance(result, InFlight) else runner_output(result)
+        return AsyncOutput(flight)
 
     @property
     def _running(self) -> Runner:
