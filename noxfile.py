@@ -36,10 +36,15 @@ def pytest(session: nox.Session, name: str, *arguments: str, python: str = sys.e
     )
 
 
+# Most of the time goes to processes that import vLLM on one core: files run side by side, a file's tests in order.
+# No more than four workers, since some start engines of 2 GB each.
+WORKERS = ("-n", "auto", "--maxprocesses", "4", "--dist", "loadfile")
+
+
 def both_platforms(session: nox.Session, version: str, *arguments: str, python: str = sys.executable) -> None:
     """vLLM has one platform a process: all tests run on ours, but for those of the scheduler, which need none."""
-    pytest(session, f"vllm-{version}", f"--ignore={SCHEDULER}", *arguments, python=python)
-    pytest(session, f"scheduler-{version}", SCHEDULER, *arguments, python=python, TT_RUNTIME="auto")
+    pytest(session, f"vllm-{version}", *WORKERS, f"--ignore={SCHEDULER}", *arguments, python=python)
+    pytest(session, f"scheduler-{version}", *WORKERS, SCHEDULER, *arguments, python=python, TT_RUNTIME="auto")
 
 
 @nox.session
