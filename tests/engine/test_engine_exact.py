@@ -5,12 +5,17 @@ from __future__ import annotations
 
 import gc
 import random
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))
+
+from tiny import write_bundle
 
 pytestmark = [pytest.mark.vllm, pytest.mark.engine, pytest.mark.slow]
 
@@ -25,8 +30,22 @@ class Run:
     tt: dict[str, Any] = field(default_factory=dict)
     environ: dict[str, str] = field(default_factory=dict)
     preempts: bool = False
+    model: str = ""  # source of a class `Model` that serves instead of the mesh's Llama
 
 
+SIZED = """
+from tt_hostmesh.llama.generator import LlamaForCausalLM
+
+
+class Model(LlamaForCausalLM):
+    tt_supported_decode_batch_sizes = (8, 16)
+
+    @classmethod
+    def initialize_vllm_model(cls, hf_config, mesh_device, max_batch_size, **keywords):
+        if max_batch_size not in cls.tt_supported_decode_batch_sizes:
+            raise ValueError(f"cannot be loaded with {max_batch_size} rows")
+        return super().initialize_vllm_model(hf_config, mesh_device, max_batch_size, **keywords)
+"""
 DEVICE = {"sample_on_device_mode": "all"}
 RUNS = {
     "device sampling, async": Run(tt=DEVICE),
@@ -51,6 +70,8 @@ RUNS = {
     "preemption, host sampling": Run(
         environ={"TT_HOST_MAX_TOKENS_ALL_USERS": "512"}, preempts=True, engine={"max_model_len": 384}
     ),
+    "12 sequences on a class that knows 8 and 16": Run({"max_num_seqs": 12}, DEVICE, model=SIZED),
+    "multiprocess executor": Run({"distributed_executor_backend": "mp"}, DEVICE),
     "priority": Run({"scheduling_policy": "priority"}, DEVICE),
 }
 
@@ -123,6 +144,8 @@ def engine(
         "HF_HUB_OFFLINE": "1",
         **run.environ,
     }
+    if run.model:
+        environ |= write_bundle(tmp_path / "bundles", "engine_model", run.model)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     from vllm import LLM
@@ -138,7 +161,12 @@ def engine(
         **settings,
     )
     yield run, llm
-    llm.llm_engine.engine_core.shutdown()
+    if run.engine.get("distributed_executor_backend") == "mp":
+        # The mesh is the worker process's. vLLM's last step in this one asks torch for an accelerator and finds none.
+        with pytest.raises(RuntimeError, match="accelerator"):
+            llm.llm_engine.engine_core.shutdown()
+    else:
+        llm.llm_engine.engine_core.shutdown()
     del llm
     gc.collect()
 

@@ -235,6 +235,27 @@ CASES = {
         Case({"prefix_caching": False}, INFORM, "Automatic prefix caching is disabled"),
         Case({"prefix_caching": True, "supports_prefix_caching": True}, INFORM, "Automatic prefix caching is enabled"),
     ],
+    "rows": [
+        Case(
+            {"max_num_seqs": 12, "batch_sizes": (8, 16)},
+            INFORM,
+            "--max-num-seqs 12 runs in 16 rows: models.tt_transformers.tt.generator_vllm:LlamaForCausalLM takes 8, 16",
+            {"max_num_seqs": 16},
+        ),
+        Case(
+            {"max_num_seqs": 24, "lanes": 2, "batch_sizes": (8, 16), "data_parallel_kind": "lanes"},
+            INFORM,
+            "--max-num-seqs 12 runs in 16 rows",
+            {"max_num_seqs": 32},
+        ),
+        Case(
+            {"max_num_seqs": 64, "batch_sizes": (8, 16)},
+            INFORM,
+            "--max-num-seqs 64 may fail to load",
+            {"batch_sizes": ()},
+            warn=True,
+        ),
+    ],
     "chunked_prefill": [
         Case(
             {"chunked_prefill": True, "model_type": "qwen2_5_vl"},

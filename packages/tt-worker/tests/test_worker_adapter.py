@@ -209,6 +209,19 @@ def test_vllm_config_is_given_only_to_a_class_that_names_it() -> None:
     assert load(Asks, "mesh", request) == "engine"
 
 
+def test_a_batch_that_the_loaded_model_does_not_know_is_refused_with_its_sizes() -> None:
+    class Sized:
+        tt_supported_decode_batch_sizes = (16, 8)
+
+        @classmethod
+        def initialize_vllm_model(cls, hf_config, mesh, rows, *, max_seq_len, tt_data_parallel, optimizations):
+            return cls()
+
+    assert load(Sized, "mesh", LoadRequest("config", 16, 128, 1, None, None))
+    with pytest.raises(AdapterError, match=r"Sized.* are \[8, 16\] and the batch has 12 rows: choose --max-num-seqs"):
+        load(Sized, "mesh", LoadRequest("config", 12, 128, 1, None, None))
+
+
 def test_warm_up_compiles_both_then_captures_prefill_before_decode() -> None:
     """Captured the other way round, prefill's capture corrupts the decode trace (#122)."""
     order: list[Any] = []

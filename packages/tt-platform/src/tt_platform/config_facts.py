@@ -49,6 +49,7 @@ class ConfigFacts:
     supports_chunked_prefill: bool = False
     supports_spec_decode: bool = False
     output_tokens_per_step: int = 1
+    batch_sizes: tuple[int, ...] = ()  # rows a lane that the class can be loaded with; empty: any number
 
     # Parallelism.
     tensor_parallel_size: int = 1

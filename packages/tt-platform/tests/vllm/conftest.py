@@ -57,14 +57,18 @@ def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     monkeypatch.setenv("EXTRA_MODELS_DIR", str(root))
     modules: list[str] = []
 
-    def serve(capabilities: dict[str, object], arch: str = "LlamaForCausalLM", **metadata: object) -> None:
+    def serve(
+        capabilities: dict[str, object], arch: str = "LlamaForCausalLM", attributes: str = "", **metadata: object
+    ) -> None:
         module = f"tt_platform_bundle_{tmp_path.name}_{arch}".lower()
         folder = root / module
         folder.mkdir(parents=True)
         (folder / "vllm_metadata.json").write_text(
             json.dumps({"arch": arch, "main_class": f"{module}:Model", **metadata})
         )
-        (folder / f"{module}.py").write_text(f"class Model:\n    model_capabilities = {capabilities!r}\n")
+        (folder / f"{module}.py").write_text(
+            f"class Model:\n    model_capabilities = {capabilities!r}\n    {attributes}\n"
+        )
         modules.append(str(folder))
 
     yield serve

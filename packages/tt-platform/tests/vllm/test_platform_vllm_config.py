@@ -86,6 +86,7 @@ OTHERS = {
     "block_size_on_tiles",
     "prefix_caching",
     "prefix_caching_state",
+    "rows",
     "chunked_prefill",
     "no_prefill_threshold",
     "whole_prompt_budget",
@@ -463,3 +464,11 @@ def test_a_single_engine_is_not_bound(bundle, configure):
     environ: dict[str, str] = {}
     assert bind_rank(configure(), environ) is None
     assert environ == {}
+
+
+def test_sequences_between_two_batch_sizes_of_a_class_are_told_where_they_run(bundle, configure, caplog):
+    bundle({}, attributes="tt_supported_decode_batch_sizes = (8, 16)")
+    with caplog.at_level(logging.INFO, logger="vllm.tt"):
+        config = configure(max_num_seqs=12)
+    assert config.scheduler_config.max_num_seqs == 12
+    assert any("--max-num-seqs 12 runs in 16 rows" in record.message for record in caplog.records)

@@ -28,6 +28,9 @@ TTT = "{ttt}"
 TTT_ROOTS = ("models.ttt_compat", "models.tt_transformers")
 """Names of that package, newest first. A tree has one or both; the class names inside are the same."""
 
+TTT_BATCH_SIZES = (1, 2, 4, 8, 16, 32)
+"""Rows a submesh that classes of that stack can be loaded with; any other number is an error there (contract 7)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Variant:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from .architectures import DataParallel
+from .architectures import TTT_BATCH_SIZES, TTT_ROOTS, DataParallel
 from .declaration import Declaration, read_declaration
 from .names import tt_name
 
@@ -57,6 +57,11 @@ class Resolution:
     @property
     def class_name(self) -> str:
         return self.target.partition(":")[2]
+
+    @property
+    def batch_sizes(self) -> tuple[int, ...]:
+        """Rows a lane that the class can be loaded with, ascending; empty when nothing is known of it."""
+        return TTT_BATCH_SIZES if self.module.startswith(tuple(f"{root}." for root in TTT_ROOTS)) else ()
 
     @property
     def declaration(self) -> Declaration:

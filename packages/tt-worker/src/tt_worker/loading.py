@@ -43,4 +43,10 @@ def load(model_class: type, mesh: Any, request: LoadRequest) -> Any:
     model = construct(request.hf_config, mesh, request.rows, **keywords)
     if model is None:
         raise AdapterError(f"{initialize.label} returned None: tt-metal contract 1.2 wants the model object")
+    sizes = getattr(model, "tt_supported_decode_batch_sizes", None)
+    if sizes and request.lanes == 1 and request.rows not in sizes:
+        raise AdapterError(
+            f"{type(model).__name__}.tt_supported_decode_batch_sizes are {sorted(sizes)} and the batch has "
+            f"{request.rows} rows: choose --max-num-seqs among them, or let the class declare them (contract 1.6)"
+        )
     return model

@@ -9,6 +9,22 @@ from tt_platform.rules.rule import rule
 SCHEDULER_CLASS = "vllm_tt_plugin.scheduler.TTScheduler"
 LANE_SCHEDULER_CLASS = "vllm_tt_plugin.lane_scheduler.TTLaneCoordinator"
 
+_MAX_NUM_SEQS = "--max-num-seqs"
+
+
+@rule("Sequences are held in the next larger number of rows that the model class can be loaded with.")
+def rows(facts: ConfigFacts) -> Finding | None:
+    wanted = facts.max_num_seqs // facts.lanes
+    if not facts.batch_sizes or wanted in facts.batch_sizes:
+        return None
+    sizes = ", ".join(map(str, facts.batch_sizes))
+    larger = [size for size in facts.batch_sizes if size >= wanted]
+    if not larger:
+        text = f"{_MAX_NUM_SEQS} {wanted} may fail to load: {facts.model_class} is known to take {sizes} rows"
+        return inform(_MAX_NUM_SEQS, wanted, text, warn=True)
+    text = f"{_MAX_NUM_SEQS} {wanted} runs in {larger[0]} rows: {facts.model_class} takes {sizes}"
+    return inform(_MAX_NUM_SEQS, wanted, text)
+
 
 @rule("Prompts are split over steps only for models that declare it.")
 def chunked_prefill(facts: ConfigFacts) -> Finding | None:
@@ -113,6 +129,7 @@ def scheduler_class(facts: ConfigFacts) -> Finding | None:
 
 
 RULES = (
+    rows,
     chunked_prefill,
     no_prefill_threshold,
     whole_prompt_budget,

@@ -38,6 +38,7 @@ def config_facts(vllm_config: VllmConfig, options: TTOptions, served: ServedMode
         closing_window=bool(entries(vllm_config).get(CLOSING_WINDOW)),
         **_model_facts(vllm_config.model_config, served),
         **_capability_facts(served),
+        batch_sizes=served.batch_sizes,
         **_parallel_facts(vllm_config.parallel_config),
         **_scheduling_facts(vllm_config),
     )

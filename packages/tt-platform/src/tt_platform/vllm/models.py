@@ -54,11 +54,15 @@ def register_early() -> None:
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A resolved architecture. ``problem`` is a whole line for the operator when no class can serve it."""
+    """A resolved architecture. ``problem`` is a whole line for the operator when no class can serve it.
+
+    ``batch_sizes``: rows a lane that the class can be loaded with, ascending; empty: any number.
+    """
 
     resolution: Resolution | None = None
     capabilities: Capabilities = field(default_factory=Capabilities)
     problem: str | None = None
+    batch_sizes: tuple[int, ...] = ()
 
 
 def served_model(architectures: list[str], *, test_models: bool) -> ServedModel:
@@ -74,7 +78,10 @@ def served_model(architectures: list[str], *, test_models: bool) -> ServedModel:
             problem = problem or str(error)
             continue
         try:
-            return ServedModel(resolution, Capabilities.of(load_class(resolution)))
+            model_class = load_class(resolution)
+            declared = getattr(model_class, "tt_supported_decode_batch_sizes", None)
+            sizes = tuple(sorted(declared)) if declared else resolution.batch_sizes
+            return ServedModel(resolution, Capabilities.of(model_class), batch_sizes=sizes)
         except (ModelNotImportable, CapabilityError) as error:
             return ServedModel(resolution, problem=str(error))
     return ServedModel(problem=problem)

@@ -26,7 +26,7 @@ from tt_worker.failure import TimeLimit
 from tt_worker.loading import LoadRequest, load
 from tt_worker.pages import PageTable
 from tt_worker.reload import ReloadPlanner
-from tt_worker.rows import RowTable
+from tt_worker.rows import RowTable, rows_for
 from tt_worker.runner import Runner, RunnerConfig
 from tt_worker.sampling import RowSamplers
 from tt_worker.steplog import StepLog
@@ -52,7 +52,8 @@ class TTWorker(WorkerBase):
         super().__init__(*args, **kwargs)
         self.options = TTOptions.of(self.vllm_config.additional_config)
         self.lanes = lane_count(self.vllm_config)
-        self.rows = self.scheduler_config.max_num_seqs
+        self.sequences = self.scheduler_config.max_num_seqs
+        self.rows = self.sequences  # of the batch: more than sequences where the model knows other sizes only
         self.log = StepLog(self.options.step_log)
         self.tally = ReasonTally(StepMetrics(self.model_config.served_model_name, self.parallel_config).count)
         self.model: Any = None
@@ -73,6 +74,7 @@ class TTWorker(WorkerBase):
             raise ValueError(served.problem)
         self.model_class = load_class(served.resolution)
         self.capabilities = served.capabilities
+        self.rows = self.lanes * rows_for(self.sequences // self.lanes, served.batch_sizes)
         self._session = DeviceSession(
             self.runtime, self.options, model_fabric=self.capabilities.fabric_config, grid=rank_grid
         )
@@ -136,10 +138,10 @@ class TTWorker(WorkerBase):
             num_devices=self._mesh.get_num_devices(),
             tt_data_parallel=self.lanes,
             max_model_len=self.model_config.max_model_len,
-            max_num_seqs=self.rows // self.lanes,
+            max_num_seqs=self.sequences // self.lanes,
         )
         tokens = tokens_all_users(self.model_class, serving)
-        blocks = kv_blocks(tokens, self.cache_config.block_size, self.rows // self.lanes)
+        blocks = kv_blocks(tokens, self.cache_config.block_size, self.sequences // self.lanes)
         published = publish(blocks, sum(s.page_size_bytes for s in spec.values()))
         self.cache_config.num_gpu_blocks_override = published.num_gpu_blocks_override
         return published.available_bytes
