@@ -144,10 +144,14 @@ def test_a_request_that_fails_in_the_sampler_has_no_token_and_the_others_have_th
     assert (last.token_ids, last.failed) == ([[7]], {})
 
 
-def test_a_scheduler_that_cannot_end_one_request_ends_the_step() -> None:
-    """Never an unconstrained token, whatever scheduler was chosen."""
+def test_a_failed_request_that_comes_back_ends_the_engine_where_the_scheduler_cannot_end_it() -> None:
+    """Never an unconstrained token, whatever the scheduler. One that ended in the meantime does not come back."""
     runner = runner_of(FailsTheSecond(), RunnerConfig(alignment=BLOCK, scheduler_ends_failed=False))
     runner.execute(admissions(RowSampling(), RowSampling()))
+    assert answer(runner).token_ids == [[7], []]
+    runner.execute(StepRequest(scheduled={"r0": 1}))
+    assert answer(runner).token_ids == [[7]]
+    runner.execute(StepRequest(scheduled={"r1": 1}))
     with pytest.raises(RuntimeError, match="no mask came"):
         answer(runner)
 

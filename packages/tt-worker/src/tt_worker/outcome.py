@@ -86,8 +86,8 @@ def picked_logprobs(outcome: Outcome, lines: list[int]) -> tuple[torch.Tensor, t
             values, ids = (part.reshape(-1, part.shape[-1])[lines] for part in tensors)
             return values, ids
     raise AdapterError(
-        f"the model returned {_kind(given)} for logprobs that a request asked for: tt-metal contract 1.7 wants "
-        "one number a row, or the best candidates' logprobs and ids"
+        f"the model returned {_kind(outcome.logprobs)} for logprobs that a request asked for: tt-metal contract 1.7 "
+        "wants one number a row, or the best candidates' logprobs and ids"
     )
 
 

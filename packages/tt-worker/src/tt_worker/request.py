@@ -19,6 +19,7 @@ class RequestState(Generic[P]):
     computed:     tokens whose KV is written once every submitted step has run
     params:       the engine's sampling parameters, opaque here
     logprobs:     top logprobs asked for, 0 for the sampled token's only, None for none
+    failure:      why it cannot go on, once it cannot
     """
 
     request_id: str
@@ -30,6 +31,7 @@ class RequestState(Generic[P]):
     params: P
     penalised: bool = False
     logprobs: int | None = None
+    failure: str | None = None
     alive: bool = field(default=True)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -341,17 +341,21 @@ class Runner:
         if logits is None:
             raise AdapterError("the model returned tokens although logits were asked for (tt-metal contract 1.5, 1.6)")
         sample = self._samplers.host.sample(logits, batch.rows, advance=batch.final, grammar=grammar)
-        if sample.failed:
-            self._report(sample.failed.values())
-        failed = {batch.ids[i]: why for i, why in sample.failed.items()}
-        return self._apply(batch, list(sample.token_ids), sample.logprobs, failed)
+        return self._apply(batch, list(sample.token_ids), sample.logprobs, self._failures(batch, sample.failed))
 
-    def _report(self, failures: Iterable[str]) -> None:
-        """A failed request never goes on: the scheduler ends it, or else the engine ends here."""
-        for why in failures:
-            logger.error("%s", why)
+    def _failures(self, batch: Batch, failed: Mapping[int, str]) -> dict[str, str]:
+        """Requests of this step that must not go on.
+
+        A request that ended while this step was in flight has no mask either, and only the scheduler can tell: it ends
+        those that live. Where it cannot, a failed request that comes back ends the engine.
+        """
         if not self._config.scheduler_ends_failed:
-            raise StepError("; ".join(failures))
+            for state in batch.states:
+                if state.failure is not None:
+                    raise StepError(state.failure)
+        for i, why in failed.items():
+            batch.states[i].failure = why
+        return {batch.ids[i]: why for i, why in failed.items()}
 
     def _apply(
         self, batch: Batch, tokens: list[int], logprobs: Any, failed: Mapping[str, str] = NOTHING.failed

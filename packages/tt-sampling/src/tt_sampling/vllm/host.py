@@ -123,7 +123,7 @@ class HostSampling:
         masked = grammar.index if grammar is not None else {}
         return {
             i: f"request {self._structured[row]!r} (row {row}) has structured output but no grammar mask came with "
-            "this step; it is ended with an error, because its answer would be unconstrained"
+            "this step; it cannot go on, because its answer would be unconstrained"
             for i, row in enumerate(rows)
             if row in self._structured and row not in masked and (advance is None or advance[i])
         }
