@@ -6,7 +6,7 @@ import torch
 from tt_hostmesh.adapter.decode import DecodeCall
 from tt_hostmesh.adapter.protocol import DecodeProtocol, stage
 from tt_hostmesh.adapter.resident import Resident
-from tt_hostmesh.sampling import SamplingTable
+from tt_hostmesh.sampling import SamplingColumns, SamplingTable
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def ints(*values):
 
 
 def call_of(tokens, start_pos, tools, *, sampled=True, rows=3, **changes):
-    sampling = SamplingTable.of(tools.params(rows), rows) if sampled else None
+    sampling = SamplingColumns.of(tools.params(rows), rows) if sampled else None
     table = torch.arange(rows * 2).view(rows, 2) + 100
     return DecodeCall(ints(*tokens), ints(*start_pos), table, True, sampled, sampling, **changes)
 

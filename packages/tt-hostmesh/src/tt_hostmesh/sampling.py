@@ -1,7 +1,9 @@
 """The device's sampler: greedy, temperature, top-k up to 32, top-p, seeds, penalties, sampled logprob."""
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, fields
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -67,6 +69,22 @@ class SamplingTable:
     def take(self, rows: Tensor) -> "SamplingTable":
         """The table of `rows`, int64 [m], in that order."""
         return SamplingTable(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingColumns:
+    """The parameters of a call as they came, copied: the caller may change its lists. `table` is the device's work."""
+
+    fields: SimpleNamespace
+    rows: int
+
+    @staticmethod
+    def of(params: Any, rows: int) -> "SamplingColumns":
+        values = {field.name: getattr(params, field.name, None) for field in fields(params)}
+        return SamplingColumns(SimpleNamespace(**{name: copy(value) for name, value in values.items()}), rows)
+
+    def table(self) -> SamplingTable:
+        return SamplingTable.of(self.fields, self.rows)
 
 
 class TokenCounts:

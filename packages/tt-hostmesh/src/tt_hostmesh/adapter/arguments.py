@@ -10,7 +10,7 @@ from torch import Tensor
 from tt_hostmesh.adapter.compute import PrefillRow
 from tt_hostmesh.adapter.decode import DecodeCall
 from tt_hostmesh.adapter.device import PrefillCall
-from tt_hostmesh.sampling import SamplingTable
+from tt_hostmesh.sampling import SamplingColumns
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class PrefillArguments:
             PrefillRow(self.tokens[i, :end].long(), start, self.page_table[i].long() + offsets[slot])
             for i, (end, start, slot) in enumerate(zip(ends, starts, slots, strict=True))
         ]
-        sampling = None if self.sampling_params is None else SamplingTable.of(self.sampling_params, len(rows))
+        sampling = None if self.sampling_params is None else SamplingColumns.of(self.sampling_params, len(rows))
         return PrefillCall(rows, slots, sampling)
 
     def overwrite_beyond_ends(self) -> None:
@@ -72,9 +72,13 @@ class DecodeArguments:
         return self.sampling_params is not None
 
     def call(
-        self, sampling: SamplingTable | None, on_inputs: Callable[[Tensor, Tensor, Tensor], None] | None
+        self, sampling: SamplingColumns | None, on_inputs: Callable[[Tensor, Tensor, Tensor], None] | None
     ) -> DecodeCall:
-        """For the device. All inputs are copied: the caller may reuse its buffers before the device gets to them."""
+        """For the device. What it looks at is copied: the caller may reuse its buffers before then.
+
+        Histories count when the sampler's state is reset, in no other step.
+        """
+        reset = bool(self.reset_batch or self.reset_sampling_state)
         return DecodeCall(
             tokens=_copy(self.tokens[:, 0]),
             start_pos=_copy(self.start_pos),
@@ -82,8 +86,8 @@ class DecodeArguments:
             traced=bool(self.enable_trace),
             sampled=self.sampled,
             sampling=sampling,
-            prompt_tokens=None if self.prompt_tokens is None else _copy(self.prompt_tokens),
-            output_tokens=None if self.output_tokens is None else _copy(self.output_tokens),
+            prompt_tokens=_copy(self.prompt_tokens) if reset and self.prompt_tokens is not None else None,
+            output_tokens=_copy(self.output_tokens) if reset and self.output_tokens is not None else None,
             slot_remap=None if self.slot_remap is None else _copy(self.slot_remap),
             reset_batch=bool(self.reset_batch),
             reload_inputs=bool(self.reload_inputs),

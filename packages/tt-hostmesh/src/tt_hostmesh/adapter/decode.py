@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from tt_hostmesh.sampling import SamplingTable
+from tt_hostmesh.sampling import SamplingColumns
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class DecodeCall:
     page_table: Tensor
     traced: bool
     sampled: bool
-    sampling: SamplingTable | None = None
+    sampling: SamplingColumns | None = None
     prompt_tokens: Tensor | None = None
     output_tokens: Tensor | None = None
     slot_remap: Tensor | None = None

@@ -14,7 +14,7 @@ from tt_hostmesh.adapter.readback import Result
 from tt_hostmesh.adapter.resident import Resident
 from tt_hostmesh.errors import HostMeshError
 from tt_hostmesh.peaks import Peaks
-from tt_hostmesh.sampling import SamplingTable, TokenCounts, sample
+from tt_hostmesh.sampling import SamplingColumns, SamplingTable, TokenCounts, sample
 
 WARMUP_TOKENS = 32
 
@@ -25,7 +25,7 @@ class PrefillCall:
 
     rows: Sequence[PrefillRow]
     slots: Sequence[int]
-    sampling: SamplingTable | None
+    sampling: SamplingColumns | None
 
 
 class DeviceSide:
@@ -64,9 +64,10 @@ class DeviceSide:
         self._resident.forget_rows(call.slots)
         if call.sampling is None:
             return (logits.dense() if isinstance(logits, Peaks) else logits)[:, None]
-        counts = self._prompt_counts(call.rows) if call.sampling.penalised else None
+        table = call.sampling.table()
+        counts = self._prompt_counts(call.rows) if table.penalised else None
         ends = torch.tensor([len(row.tokens) for row in call.rows])
-        sampled, logprobs = self._draw(logits, call.sampling, ends, counts, torch.arange(len(call.rows)))
+        sampled, logprobs = self._draw(logits, table, ends, counts, torch.arange(len(call.rows)))
         return sampled[:, None], logprobs
 
     def decode(self, call: DecodeCall) -> Result:

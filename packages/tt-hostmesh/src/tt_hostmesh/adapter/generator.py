@@ -14,7 +14,7 @@ from tt_hostmesh.adapter.lanes import Placement
 from tt_hostmesh.adapter.protocol import DecodeProtocol
 from tt_hostmesh.adapter.readback import DevicePayload, HostPayload, Result
 from tt_hostmesh.errors import HostMeshError
-from tt_hostmesh.sampling import SamplingTable
+from tt_hostmesh.sampling import SamplingColumns
 from tt_hostmesh.strict.breach import Limits, strict_wanted
 from tt_hostmesh.strict.checker import ContractChecker
 
@@ -225,11 +225,11 @@ class HostGenerator:
             checked.accept(payload)
         return payload.event.result() if read_from_device else payload
 
-    def _sampling_of(self, params: Any, reload: bool) -> SamplingTable | None:
+    def _sampling_of(self, params: Any, reload: bool) -> SamplingColumns | None:
         """The parameters, copied now because the caller may change its lists; None where the protocol ignores them."""
         if params is None or (self._protocol is DecodeProtocol.V1 and not reload):
             return None
-        return SamplingTable.of(params, self._placement.max_batch_size)
+        return SamplingColumns.of(params, self._placement.max_batch_size)
 
     # Read-back
 

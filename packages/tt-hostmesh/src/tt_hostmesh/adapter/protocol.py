@@ -44,7 +44,7 @@ def _stage_v1(state: Resident, call: DecodeCall, vocab_size: int) -> None:
     elif call.reload_page_table:
         state.page_table = call.page_table
     if call.reload_sampling_params:
-        state.sampling = call.sampling
+        state.sampling = None if call.sampling is None else call.sampling.table()
     if call.reset_sampling_state:
         state.counts = _fresh_counts(state, call, vocab_size)
 
@@ -66,7 +66,7 @@ def _stage_legacy(state: Resident, call: DecodeCall, vocab_size: int) -> None:
     else:
         state.page_table = call.page_table
     if call.sampling is not None:
-        state.sampling = call.sampling
+        state.sampling = call.sampling.table()
         if call.reset_batch:
             state.counts = _fresh_counts(state, call, vocab_size)
 
