@@ -267,12 +267,14 @@ class Runner:
             on_device=on_device,
         )
         plan = self._planner.plan(now)
+        inputs = self._decode_inputs(states, rows)
+        sampling = self._samplers.device.view() if on_device else None
         if plan.reload_inputs or not self._config.overlap:
             # The host's tokens are needed, so they must all be known. Histories are looked at in no other step.
+            # Nothing else of the step waits for them: the device idles from here to its submit.
             self._queue.drain()
+            inputs.tokens[rows, 0] = [state.token_at(state.computed) for state in states]
         self._prefills.wait()
-        inputs = self._decode_inputs(states, rows, with_tokens=plan.reload_inputs)
-        sampling = self._samplers.device.view() if on_device else None
         histories = self._samplers.histories.view() if penalised else None
         submit = self._adapter.submit_decode
         outcome = self._limit.call(_DECODE, lambda: submit(inputs, sampling, plan, histories))
@@ -290,12 +292,11 @@ class Runner:
         )
         self._promise(batch, lambda: self._limit.call(_DECODE, outcome), rows, on_device=on_device)
 
-    def _decode_inputs(self, states: list[State], rows: list[int], *, with_tokens: bool) -> DecodeInputs:
+    def _decode_inputs(self, states: list[State], rows: list[int]) -> DecodeInputs:
         index: NDArray[np.int64] = np.array(rows, dtype=np.int64)
         positions = np.array([state.computed for state in states], dtype=np.int32)
-        tokens = [state.token_at(state.computed) for state in states] if with_tokens else None
-        host_tokens, start_pos = self._buffers.fill(index, positions, tokens)
-        return DecodeInputs(host_tokens, start_pos, self._pages[0].snapshot(rows))
+        tokens, start_pos = self._buffers.fill(index, positions, None)
+        return DecodeInputs(tokens, start_pos, self._pages[0].snapshot(rows))
 
     def _apply_device(self, batch: Batch, outcome: Outcome, lines: list[int]) -> StepResult:
         """Take line lines[i] of what the device sampled for request i."""
