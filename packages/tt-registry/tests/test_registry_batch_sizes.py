@@ -16,7 +16,5 @@ from tt_registry.resolution import Resolution
         ("models.demos.gpt_oss.tt.generator_vllm:GptOssForCausalLM", ()),
     ],
 )
-def test_classes_of_the_tt_transformers_stack_take_powers_of_two(
-    target: str, sizes: tuple[int, ...]
-) -> None:
+def test_classes_of_the_tt_transformers_stack_take_powers_of_two(target: str, sizes: tuple[int, ...]) -> None:
     assert Resolution("X", target, "built-in", "table").batch_sizes == sizes

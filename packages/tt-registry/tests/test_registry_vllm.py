@@ -132,3 +132,26 @@ def test_the_probe_sees_vllm_s_lazy_entries(vllm) -> None:
     vllm.registry.register_model("TTProbe", "a.b:C")
     assert vllm.target("TTProbe") == "a.b:C"
     assert vllm.target("TTNothing") is None
+
+
+class OfLauncher:
+    """A class that a launcher hands to vLLM itself."""
+
+
+def test_what_a_launcher_registered_is_told_from_our_own(vllm) -> None:
+    from tt_registry.vllm import foreign_target
+
+    vllm.registry.register_model("TTLlamaForCausalLM", "launcher.own:Llama")
+    vllm.registry.models["TTQwen2ForCausalLM"] = SimpleNamespace(model_cls=OfLauncher)
+    vllm.register(environ={})
+    assert foreign_target("TTLlamaForCausalLM") == "launcher.own:Llama"
+    assert foreign_target("TTQwen2ForCausalLM") == f"{OfLauncher.__module__}:OfLauncher"
+    assert foreign_target("TTQwen3ForCausalLM") is None
+    assert foreign_target("TTNothing") is None
+
+
+def test_an_entry_of_our_own_follows_the_environment(vllm) -> None:
+    """Two engines in one process, the second with another implementation."""
+    vllm.register(environ={})
+    vllm.register(environ={"TT_LLAMA_TEXT_VER": "llama3_70b_galaxy"})
+    assert vllm.target("TTLlamaForCausalLM") == "models.demos.llama3_70b_galaxy.tt.generator_vllm:LlamaForCausalLM"

@@ -17,8 +17,8 @@ UNREACHED = {
     "no_ray": "vLLM imports Ray first",
     "no_encoder_decoder": "vLLM wants the tokenizer and the audio processor of the checkpoint first",
     "v1_runner_features": "the features want a draft model or CUDA first",
-    "text_only_class": "vLLM wants the image processor of the checkpoint first",
-    "whole_multimodal_inputs": "vLLM wants the image processor of the checkpoint first",
+    "text_only_class": "vLLM wants torchvision and the image processor of the checkpoint first",
+    "whole_multimodal_inputs": "vLLM wants torchvision and the image processor of the checkpoint first",
     "loose_json": "vLLM wants the backend's package, or its own options for it",
 }
 FULL = {
@@ -472,3 +472,20 @@ def test_sequences_between_two_batch_sizes_of_a_class_are_told_where_they_run(bu
         config = configure(max_num_seqs=12)
     assert config.scheduler_config.max_num_seqs == 12
     assert any("--max-num-seqs 12 runs in 16 rows" in record.message for record in caplog.records)
+
+
+def test_the_class_that_a_launcher_registered_is_the_one_whose_capabilities_count(bundle, configure, tmp_path):
+    from vllm import ModelRegistry
+
+    """It declares nothing, where the mesh's own class would allow chunked prefill."""
+    bundle({}, arch="ZebraForCausalLM")
+    module = next((tmp_path / "bundles").glob("*")).name
+    sys.path.append(str(tmp_path / "bundles" / module))
+    before = dict(ModelRegistry.models)
+    ModelRegistry.models.pop("TTLlamaForCausalLM", None)
+    try:
+        ModelRegistry.register_model("TTLlamaForCausalLM", f"{module}:Model")
+        assert not configure(enable_chunked_prefill=True).scheduler_config.enable_chunked_prefill
+    finally:
+        ModelRegistry.models.clear()
+        ModelRegistry.models.update(before)

@@ -10,7 +10,7 @@ from .declaration import Declaration, read_declaration
 from .names import tt_name
 
 Runtime = Literal["ttnn", "host"]
-Source = Literal["override", "bundle", "built-in", "host"]
+Source = Literal["override", "bundle", "built-in", "host", "launcher"]
 
 
 @dataclass(frozen=True, slots=True)

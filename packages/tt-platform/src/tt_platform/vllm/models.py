@@ -15,8 +15,10 @@ from tt_registry import (
     Resolution,
     UnknownArchitecture,
     UnknownVariant,
+    bare_name,
     load_class,
     resolve,
+    tt_name,
 )
 
 if TYPE_CHECKING:
@@ -65,15 +67,25 @@ class ServedModel:
     batch_sizes: tuple[int, ...] = ()
 
 
+def _of_launcher(architecture: str) -> Resolution | None:
+    from tt_registry.vllm import foreign_target
+
+    target = foreign_target(tt_name(architecture))
+    return Resolution(bare_name(architecture), target, "launcher", "vLLM's model registry") if target else None
+
+
 def served_model(architectures: list[str], *, test_models: bool) -> ServedModel:
     """The class for the first architecture of a checkpoint that has one, and what it declares.
 
-    The class is imported: what a model can do stands in a class attribute.
+    The class is imported: what a model can do stands in a class attribute. What a launcher registered in vLLM under
+    the TT-prefixed name comes first: it is the class that vLLM would load.
     """
     problem: str | None = None
     for architecture in architectures:
         try:
-            resolution = resolve(architecture, runtime=registry_runtime(), register_test_models=test_models)
+            resolution = _of_launcher(architecture) or resolve(
+                architecture, runtime=registry_runtime(), register_test_models=test_models
+            )
         except (UnknownArchitecture, UnknownVariant) as error:
             problem = problem or str(error)
             continue

@@ -14,6 +14,9 @@ from tt_registry.resolution import Runtime
 
 from ._compat import registered_target
 
+# What this process registered here, by name: an entry that is not in it is somebody else's.
+_OURS: dict[str, str] = {}
+
 logger = logging.getLogger("vllm.tt.registry")
 
 
@@ -34,11 +37,19 @@ def register_models(
     ours: list[str] = []
     for entry in plan.entries:
         present = registered_target(entry.name)
-        if present is None or (entry.force and present != entry.target):
+        stale = present is not None and present == _OURS.get(entry.name)
+        if present is None or ((entry.force or stale) and present != entry.target):
             ModelRegistry.register_model(entry.name, entry.target)
             if entry.message:
                 logger.info("%s", entry.message)
         elif present != entry.target:
             continue
+        _OURS[entry.name] = entry.target
         ours.append(entry.name)
     return tuple(ours)
+
+
+def foreign_target(name: str) -> str | None:
+    """`module:Class` that somebody else registered in vLLM under this name; None when nobody did."""
+    present = registered_target(name)
+    return present if present and present != _OURS.get(name) else None
