@@ -38,6 +38,19 @@ def test_an_error_is_raised_where_the_result_is_asked_for() -> None:
     prefills.close()
 
 
+def test_another_call_of_the_model_never_runs_beside_a_prefill() -> None:
+    """release_request of a request that ended while somebody else's prompt is computed."""
+    prefills, gate, order = Prefills(), threading.Event(), list[str]()
+    prefills.call(lambda: order.append("at once"))
+    prefills.submit(lambda: (gate.wait(5), order.append("prefill")))
+    prefills.call(lambda: order.append("release"))
+    assert order == ["at once"]
+    gate.set()
+    prefills.wait()
+    assert order == ["at once", "prefill", "release"]
+    prefills.close()
+
+
 def test_the_thread_is_entered_once() -> None:
     """tt-metal's models must not record gradients: the grad mode of torch belongs to a thread."""
     entered: list[str] = []

@@ -104,11 +104,6 @@ class ModelAdapter:
         payload = self._decode(required)
         return self._reader(payload, is_tokens=sampling is not None)
 
-    @property
-    def releases(self) -> bool:
-        """Whether the model wants to know when a request leaves its row."""
-        return self._release is not None
-
     def release(self, row: int) -> None:
         """The row's request finished or was preempted: models that keep state of their own drop it."""
         if self._release is not None:

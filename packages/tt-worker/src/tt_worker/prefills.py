@@ -12,7 +12,7 @@ T = TypeVar("T")
 class Prefills:
     """Runs one call after another, so that the engine can schedule the next step while the device works.
 
-    A model is called by one thread at a time: whoever else wants to call it waits with `wait` first.
+    A model is called by one thread at a time: whoever else wants to call it uses `call`, or waits with `wait` first.
     enter_thread: called first in the thread
     """
 
@@ -24,6 +24,13 @@ class Prefills:
         """Start `call` behind the ones before it. The answer waits for its result, and raises what it raised."""
         future = self._last = self._thread.submit(call)
         return future.result
+
+    def call(self, work: Callable[[], object]) -> None:
+        """Another call of the model: now, or behind a prefill that runs; then `work` keeps its own error."""
+        if self._last is None or self._last.done():
+            work()
+        else:
+            self.submit(work)
 
     def wait(self) -> None:
         """Until no call runs. What one raised is the business of whoever asks for its result."""

@@ -197,9 +197,7 @@ class Runner:
         if state is None:
             return
         state.alive = False
-        if self._adapter.releases:
-            self._prefills.wait()
-            self._adapter.release(state.row)
+        self._prefills.call(lambda: self._guard.run([request_id], lambda: self._adapter.release(state.row)))
         row = self._rows.release(request_id)
         for table in self._pages:
             table.clear(row)
