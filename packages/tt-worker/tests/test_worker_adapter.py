@@ -88,12 +88,12 @@ def adapter(model: Any, events: list[Any] | None = None) -> ModelAdapter:
 
 
 def decode_inputs() -> DecodeInputs:
-    return DecodeInputs(np.zeros((2, 1), np.int32), np.array([5, -1], np.int32), np.zeros((2, 3), np.int32))
+    return DecodeInputs(np.zeros((2, 1), np.int32), np.array([5, -1], np.int32), (np.zeros((2, 3), np.int32),))
 
 
 def prefill_inputs() -> PrefillInputs:
     one = np.ones((1, 4), np.int32)
-    return PrefillInputs(one, np.zeros((1, 3), np.int32), np.zeros(1, np.int32), np.array([4], np.int64), [1])
+    return PrefillInputs(one, (np.zeros((1, 3), np.int32),), np.zeros(1, np.int32), np.array([4], np.int64), [1])
 
 
 @pytest.mark.parametrize("model", [Open, Galaxy, Resident])

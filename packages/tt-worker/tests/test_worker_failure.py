@@ -19,7 +19,7 @@ from tt_sampling.placement import DeviceSampler, Mode
 from tt_worker.adapter import ModelAdapter, TraceMode
 from tt_worker.failure import StepFailed, StepGuard, StepTimeout, TimeLimit
 from tt_worker.inflight import InFlight
-from tt_worker.pages import PageTable
+from tt_worker.pages import PageTable, PageTables
 from tt_worker.reload import ReloadPlanner
 from tt_worker.rows import RowTable
 from tt_worker.runner import Runner, RunnerConfig
@@ -50,7 +50,7 @@ def running(fault: Any, limit: TimeLimit | None = None) -> Runner:
         RunnerConfig(alignment=4),
         adapter,
         RowTable(4),
-        [PageTable(4, 8, 16)],
+        PageTables([PageTable(4, 8, 16)]),
         RowSamplers(4, VOCABULARY, DeviceSampler(mode=Mode.ALL), Argmax()),
         ReloadPlanner(resident_inputs=True),
         StepLog(),

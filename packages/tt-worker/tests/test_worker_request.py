@@ -54,13 +54,13 @@ def test_prefill_inputs_hold_everything_up_to_each_row_s_end() -> None:
     pages.replace(2, [5, 6])
     pages.replace(0, [1])
     states = [state(list(range(70)), [], computed=40, row=2), state([7, 8], [9], row=0)]
-    inputs = prefill_inputs(states, [20, 3], pages.packed([2, 0]), alignment=32)
+    inputs = prefill_inputs(states, [20, 3], (pages.packed([2, 0]),), alignment=32)
     assert inputs.tokens.dtype == np.int32
     assert inputs.tokens[0, :60].tolist() == list(range(60))
     assert inputs.tokens[1, :3].tolist() == [7, 8, 9]
     assert inputs.ends.tolist() == [60, 3]
     assert inputs.start_pos.tolist() == [32, 0], "40 is rounded down to a multiple of 32"
-    assert inputs.page_table.tolist() == [[5, 6, 0], [1, 0, 0]]
+    assert inputs.page_tables[0].tolist() == [[5, 6, 0], [1, 0, 0]]
     assert inputs.rows == [2, 0]
 
 

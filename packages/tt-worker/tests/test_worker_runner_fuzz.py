@@ -24,7 +24,7 @@ from tt_sampling.placement import DeviceSampler, Mode
 from tt_worker.adapter import ModelAdapter, TraceMode
 from tt_worker.failure import StepFailed
 from tt_worker.inflight import InFlight
-from tt_worker.pages import PageTable
+from tt_worker.pages import PageTable, PageTables
 from tt_worker.reload import ReloadPlanner
 from tt_worker.rows import RowTable
 from tt_worker.runner import Runner, RunnerConfig
@@ -92,7 +92,7 @@ class Engine:
             RunnerConfig(alignment=BLOCK, overlap=scenario.overlap),
             adapter,
             RowTable(self.ROWS, scenario.lanes),
-            [PageTable(self.ROWS, 16, scenario.blocks)],
+            PageTables([PageTable(self.ROWS, 16, scenario.blocks)]),
             samplers,
             ReloadPlanner(resident_inputs=True),
             StepLog(),

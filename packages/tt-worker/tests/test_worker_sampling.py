@@ -21,7 +21,7 @@ from tt_sampling.reasons import Reason
 from tt_worker.adapter import ModelAdapter, TraceMode
 from tt_worker.methods import AdapterError
 from tt_worker.outcome import Outcome, picked_logprobs, picked_tokens
-from tt_worker.pages import PageTable
+from tt_worker.pages import PageTable, PageTables
 from tt_worker.reload import ReloadPlanner
 from tt_worker.request import RequestState
 from tt_worker.rows import RowTable
@@ -114,7 +114,9 @@ def runner_of(
     )
     samplers = RowSamplers(4, VOCABULARY, device or DeviceSampler(), host)
     planner = ReloadPlanner(resident_inputs=True)
-    return Runner(config, adapter, RowTable(4, 1), [PageTable(4, 16, 12)], samplers, planner, log or StepLog())
+    return Runner(
+        config, adapter, RowTable(4, 1), PageTables([PageTable(4, 16, 12)]), samplers, planner, log or StepLog()
+    )
 
 
 def admissions(*params: RowSampling) -> StepRequest:

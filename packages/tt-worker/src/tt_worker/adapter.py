@@ -55,6 +55,7 @@ class ModelAdapter:
         contract = getattr(model, "decode_input_update_contract", 0) or 0
         self.reload_commands = contract >= 1
         self.kv_cache: Any = None
+        self.layer_groups: tuple[int, ...] = ()
 
     def prefill(self, inputs: PrefillInputs, sampling: Any | None) -> Outcome:
         """Run a prefill and wait for it. `sampling`: the device's parameters, or None to get logits.
@@ -63,7 +64,7 @@ class ModelAdapter:
         """
         required = {
             "tokens": torch.from_numpy(inputs.tokens),
-            "page_table": torch.from_numpy(inputs.page_table),
+            **self._tables(inputs.page_tables),
             "kv_cache": self.kv_cache,
             "enable_trace": self.trace.prefill,
             "prompt_lens": inputs.ends,
@@ -90,7 +91,7 @@ class ModelAdapter:
         required: dict[str, Any] = {
             "tokens": torch.from_numpy(inputs.tokens),
             "start_pos": torch.from_numpy(inputs.start_pos),
-            "page_table": torch.from_numpy(inputs.page_table),
+            **self._tables(inputs.page_tables),
             "kv_cache": self.kv_cache,
             "enable_trace": self.trace.decode,
             "read_from_device": False,
@@ -113,6 +114,17 @@ class ModelAdapter:
         """The worker ends; the mesh is still open."""
         if self._release_captures is not None:
             self._release_captures.function()
+
+    def _tables(self, page_tables: tuple[NDArray[np.int32], ...]) -> dict[str, Any]:
+        """The first group's table, and with several groups one table a layer, int32 [B, W] whatever the call's rows.
+
+        Layers of one group are given one tensor. Source: tt-metal contract 1.5.
+        """
+        first = torch.from_numpy(page_tables[0])
+        if len(page_tables) == 1:
+            return {"page_table": first}
+        groups = [torch.from_numpy(_padded(table, self.rows)) for table in page_tables]
+        return {"page_table": first, "page_tables_per_layer": [groups[group] for group in self.layer_groups]}
 
     def _protocol(self, plan: ReloadPlan, on_device: bool) -> Mapping[str, bool]:
         """The keywords of the model's decode protocol. The two protocols are never mixed."""
@@ -150,3 +162,11 @@ class ModelAdapter:
 
     def _outcome(self, value: Any) -> Outcome:
         return outcome_of(value, rows=self.rows, vocab_size=self.vocab_size, label=self._decode.label)
+
+
+def _padded(table: NDArray[np.int32], rows: int) -> NDArray[np.int32]:
+    if len(table) == rows:
+        return table
+    padded = np.zeros((rows, table.shape[1]), dtype=np.int32)
+    padded[: len(table)] = table
+    return padded

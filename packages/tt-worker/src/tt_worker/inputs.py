@@ -17,14 +17,14 @@ RING = 3
 
 @dataclass(frozen=True, slots=True)
 class PrefillInputs:
-    """tokens int32 [n, max_end] from position 0, start_pos int32 [n], ends int64 [n], rows and page table in the
-    same order.
+    """tokens int32 [n, max_end] from position 0, start_pos int32 [n], ends int64 [n], rows and the page table of each
+    KV cache group, int32 [n, W], in the same order.
 
     Source: tt-metal contract 1.5.
     """
 
     tokens: NDArray[np.int32]
-    page_table: NDArray[np.int32]
+    page_tables: tuple[NDArray[np.int32], ...]
     start_pos: NDArray[np.int32]
     ends: NDArray[np.int64]
     rows: list[int]
@@ -32,18 +32,22 @@ class PrefillInputs:
 
 @dataclass(frozen=True, slots=True)
 class DecodeInputs:
-    """tokens int32 [B, 1] (0 on free rows), start_pos int32 [B] (-1 on free rows), page_table int32 [B, W].
+    """tokens int32 [B, 1] (0 on free rows), start_pos int32 [B] (-1 on free rows), and int32 [B, W] for each KV
+    cache group.
 
     Source: tt-metal contract 1.6.
     """
 
     tokens: NDArray[np.int32]
     start_pos: NDArray[np.int32]
-    page_table: NDArray[np.int32]
+    page_tables: tuple[NDArray[np.int32], ...]
 
 
 def prefill_inputs(
-    states: Sequence[RequestState[Any]], counts: Sequence[int], page_table: NDArray[np.int32], alignment: int
+    states: Sequence[RequestState[Any]],
+    counts: Sequence[int],
+    page_tables: tuple[NDArray[np.int32], ...],
+    alignment: int,
 ) -> PrefillInputs:
     """Inputs that compute the next counts[i] tokens of states[i].
 
@@ -56,7 +60,7 @@ def prefill_inputs(
     for i, (state, end) in enumerate(zip(states, ends.tolist(), strict=True)):
         tokens[i, :end] = state.tokens(0, end)
     start = np.array([s.computed - s.computed % alignment for s in states], dtype=np.int32)
-    return PrefillInputs(tokens, page_table, start, ends, [s.row for s in states])
+    return PrefillInputs(tokens, page_tables, start, ends, [s.row for s in states])
 
 
 class DecodeBuffers:

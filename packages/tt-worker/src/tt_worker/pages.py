@@ -56,6 +56,13 @@ class PageTable:
             self.length[row] = 0
             self.version += 1
 
+    def forget(self, row: int, blocks: int) -> None:
+        """The row's first `blocks` blocks left its sliding window: the pool may give them to somebody else."""
+        count = min(blocks, int(self.length[row]))
+        if self.table[row, :count].any():
+            self.table[row, :count] = 0
+            self.version += 1
+
     def snapshot(self, rows: Sequence[int]) -> NDArray[np.int32]:
         """The table as of now for a step over `rows`; every other row is 0, also one that has a tenant and is skipped.
 
@@ -81,3 +88,51 @@ class PageTable:
             )
         if block_ids and not (min(block_ids) >= 0 and max(block_ids) < self.num_blocks):
             raise PageTableError(f"row {row} got block ids outside the pool of {self.num_blocks}: {list(block_ids)}")
+
+
+class PageTables:
+    """The tables of all KV cache groups. Every model has one; hybrid attention has one for each kind of layer.
+
+    windows: for each group, tokens that its layers look back at; None: all
+    """
+
+    def __init__(self, tables: Sequence[PageTable], windows: Sequence[int | None] = (), block_size: int = 1) -> None:
+        self._tables = tuple(tables)
+        self._sliding = [(t, w) for t, w in zip(self._tables, windows, strict=False) if w]
+        self._block_size = block_size
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        return tuple(table.version for table in self._tables)
+
+    @property
+    def width(self) -> int:
+        """Blocks that one request may own."""
+        return self._tables[0].width
+
+    def replace(self, row: int, block_ids: Sequence[Sequence[int]]) -> None:
+        """The row's blocks are exactly these, group by group."""
+        for table, ids in zip(self._tables, block_ids, strict=True):
+            table.replace(row, ids)
+
+    def append(self, row: int, block_ids: Sequence[Sequence[int]]) -> None:
+        """The row got more blocks, group by group."""
+        for table, ids in zip(self._tables, block_ids, strict=True):
+            table.append(row, ids)
+
+    def clear(self, row: int) -> None:
+        for table in self._tables:
+            table.clear(row)
+
+    def advance(self, row: int, position: int) -> None:
+        """The row computes from `position` on: what lies wholly before a sliding window of it is forgotten."""
+        for table, window in self._sliding:
+            table.forget(row, max(0, position + 1 - window) // self._block_size)
+
+    def decode(self, rows: Sequence[int]) -> tuple[NDArray[np.int32], ...]:
+        """One int32 [B, W] a group, by row; see PageTable.snapshot."""
+        return tuple(table.snapshot(rows) for table in self._tables)
+
+    def prefill(self, rows: Sequence[int]) -> tuple[NDArray[np.int32], ...]:
+        """One int32 [n, W] a group, line i for rows[i]."""
+        return tuple(table.packed(rows) for table in self._tables)

@@ -18,7 +18,7 @@ from tt_worker.inflight import InFlight, InFlightQueue
 from tt_worker.inputs import DecodeBuffers, DecodeInputs, prefill_inputs
 from tt_worker.methods import AdapterError
 from tt_worker.outcome import Outcome, picked_logprobs, picked_tokens
-from tt_worker.pages import PageTable
+from tt_worker.pages import PageTables
 from tt_worker.prefills import Prefills
 from tt_worker.reload import DecodeSituation, ReloadPlanner
 from tt_worker.request import RequestState
@@ -72,7 +72,7 @@ class Runner:
         config: RunnerConfig,
         adapter: ModelAdapter,
         rows: RowTable,
-        pages: Sequence[PageTable],
+        pages: PageTables,
         samplers: RowSamplers,
         planner: ReloadPlanner,
         log: StepLog,
@@ -119,6 +119,8 @@ class Runner:
         ids = list(step.scheduled)
         states = [self._state(request_id) for request_id in ids]
         self._check_progress(step, states)
+        for state in states:
+            self._pages.advance(state.row, state.computed)
         prefilling = sum(state.prefilling for state in states)
         if prefilling == len(states):
             self._prefill(ids, states, list(step.scheduled.values()))
@@ -168,9 +170,7 @@ class Runner:
         for admission in step.admissions:
             self._admit(admission)
         for request_id, blocks in step.grown.items():
-            row = self._rows.row_of(request_id)
-            for table, ids in zip(self._pages, blocks, strict=True):
-                table.append(row, ids)
+            self._pages.append(self._rows.row_of(request_id), blocks)
 
     def _admit(self, admission: Admission) -> None:
         if admission.request_id in self._requests:
@@ -186,8 +186,7 @@ class Runner:
             computed=admission.computed,
             params=admission.params,
         )
-        for table, ids in zip(self._pages, admission.block_ids, strict=True):
-            table.replace(row, ids)
+        self._pages.replace(row, admission.block_ids)
         self._samplers.admit(state)
         self._requests[admission.request_id] = state
         self._tenancy += 1
@@ -199,8 +198,7 @@ class Runner:
         state.alive = False
         self._prefills.call(lambda: self._guard.run([request_id], lambda: self._adapter.release(state.row)))
         row = self._rows.release(request_id)
-        for table in self._pages:
-            table.clear(row)
+        self._pages.clear(row)
         self._samplers.release(state)
         self._tenancy += 1
 
@@ -229,7 +227,7 @@ class Runner:
         final = [s.computed + n >= s.prefill_end for s, n in zip(states, counts, strict=True)]
         batch = Batch(ids, states, rows, final)
         placement = self._samplers.place_prefill(states, final)
-        inputs = prefill_inputs(states, counts, self._pages[0].packed(rows), self._config.alignment)
+        inputs = prefill_inputs(states, counts, self._pages.prefill(rows), self._config.alignment)
         self._planner.prefilled()
         sampling = self._samplers.device.packed(rows) if placement.device else None
         prefill = self._adapter.prefill
@@ -260,7 +258,7 @@ class Runner:
         penalised = on_device and self._samplers.device.any_penalised(rows)
         now = DecodeSituation(
             layout=(self._tenancy, tuple(rows)),
-            pages=tuple(table.version for table in self._pages),
+            pages=self._pages.versions,
             sampling=self._samplers.version,
             on_device=on_device,
         )
@@ -294,7 +292,7 @@ class Runner:
         index: NDArray[np.int64] = np.array(rows, dtype=np.int64)
         positions = np.array([state.computed for state in states], dtype=np.int32)
         tokens, start_pos = self._buffers.fill(index, positions, None)
-        return DecodeInputs(tokens, start_pos, self._pages[0].snapshot(rows))
+        return DecodeInputs(tokens, start_pos, self._pages.decode(rows))
 
     def _apply_device(self, batch: Batch, outcome: Outcome, lines: list[int]) -> StepResult:
         """Take line lines[i] of what the device sampled for request i."""

@@ -24,13 +24,13 @@ from tt_worker import kv
 from tt_worker.adapter import ModelAdapter, TraceMode
 from tt_worker.failure import TimeLimit
 from tt_worker.loading import LoadRequest, load
-from tt_worker.pages import PageTable
+from tt_worker.pages import PageTable, PageTables
 from tt_worker.reload import ReloadPlanner
 from tt_worker.rows import RowTable, rows_for
 from tt_worker.runner import Runner, RunnerConfig
 from tt_worker.sampling import RowSamplers
 from tt_worker.steplog import StepLog
-from tt_worker.vllm.kv_spec import cache_geometry, default_kv_cache_spec
+from tt_worker.vllm.kv_spec import bytes_per_block, cache_layout, kv_cache_spec, sliding_window
 from tt_worker.vllm.metrics import StepMetrics
 from tt_worker.vllm.translate import AsyncOutput, Translator, grammar_mask, runner_output
 from tt_worker.warmup import WarmupPlan, warm_up
@@ -121,7 +121,7 @@ class TTWorker(WorkerBase):
     # KV cache
 
     def get_kv_cache_spec(self) -> dict[str, KVCacheSpec]:
-        return default_kv_cache_spec(self.vllm_config)
+        return kv_cache_spec(self.model_class, self.vllm_config)
 
     def get_supported_kv_cache_layouts(self) -> list[str]:
         """Asked since 0.29. The model owns its cache: the name has no effect, and no attention backend could answer."""
@@ -141,10 +141,17 @@ class TTWorker(WorkerBase):
             max_num_seqs=self.sequences // self.lanes,
         )
         tokens = tokens_all_users(self.model_class, serving)
-        blocks = kv_blocks(tokens, self.cache_config.block_size, self.sequences // self.lanes)
-        published = publish(blocks, sum(s.page_size_bytes for s in spec.values()))
+        blocks = kv_blocks(tokens, self.cache_config.block_size, self.sequences // self.lanes, self._window(spec))
+        published = publish(blocks, bytes_per_block(self.vllm_config, spec))
         self.cache_config.num_gpu_blocks_override = published.num_gpu_blocks_override
         return published.available_bytes
+
+    def _window(self, spec: dict[str, KVCacheSpec]) -> int | None:
+        """Window that adds to the pool: a class whose groups are hybrid keeps more than one window a user for a time.
+
+        Source: tt-metal contract 1.3.
+        """
+        return sliding_window(spec) if getattr(self.model_class, "_HYBRID_KV_CACHE_GROUPS_ENABLED", False) else None
 
     def update_max_model_len(self, max_model_len: int) -> None:
         """The planner fitted `--max-model-len -1` to the pool."""
@@ -154,17 +161,16 @@ class TTWorker(WorkerBase):
         self.cache_config.num_gpu_blocks = num_gpu_blocks
 
     def initialize_from_config(self, kv_cache_config: KVCacheConfig) -> None:
-        geometry = cache_geometry(self.vllm_config, kv_cache_config)
-        shape = kv.cache_shape(
-            num_blocks=geometry.num_blocks,
-            num_kv_heads=geometry.num_kv_heads,
-            block_size=geometry.block_size,
-            head_size=geometry.head_size,
-            devices_per_lane=self._mesh.get_num_devices() // self.lanes,
+        layout = cache_layout(self.vllm_config, kv_cache_config)
+        self.adapter.kv_cache = kv.allocate(self.model, layout, self._mesh.get_num_devices() // self.lanes)
+        self.adapter.layer_groups = layout.layer_groups
+        block_size = min(group.block_size for group in layout.groups)
+        width = min(-(-self.model_config.max_model_len // block_size), layout.num_blocks)
+        self.pages = PageTables(
+            [PageTable(self.rows, width, layout.num_blocks) for _ in layout.groups],
+            [group.window for group in layout.groups],
+            block_size,
         )
-        self.adapter.kv_cache = kv.allocate(self.model, shape, geometry.dtype, geometry.num_layers)
-        width = min(-(-self.model_config.max_model_len // geometry.block_size), geometry.num_blocks)
-        self.pages = [PageTable(self.rows, width, geometry.num_blocks) for _ in kv_cache_config.kv_cache_groups]
         self.runner = self._build_runner()
 
     def _build_runner(self) -> Runner:
@@ -201,9 +207,7 @@ class TTWorker(WorkerBase):
             logger.info("Skipping model warmup")
             return CompilationTimes(language_model=0.0, encoder=0.0)
         mode = Mode.of(self.options.sample_on_device_mode)
-        plan = WarmupPlan(
-            sample_prefill=mode is Mode.ALL, sample_decode=mode is not Mode.OFF, pages=self.pages[0].width
-        )
+        plan = WarmupPlan(sample_prefill=mode is Mode.ALL, sample_decode=mode is not Mode.OFF, pages=self.pages.width)
         return CompilationTimes(language_model=warm_up(self.adapter, plan), encoder=0.0)
 
     # Steps
