@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+try:  # moved in 0.33
+    from vllm.v1.core.kv_cache_planning import get_kv_cache_groups
+except ImportError:
+    from vllm.v1.core.kv_cache_utils import get_kv_cache_groups
+
+__all__ = ["block_copies", "get_kv_cache_groups", "output_of_admission"]
+
 if TYPE_CHECKING:
     from vllm.v1.core.sched.output import NewRequestData, SchedulerOutput
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from vllm.v1.core.kv_cache_utils import get_kv_cache_groups
 from vllm.v1.kv_cache_interface import (
     AttentionSpec,
     FullAttentionSpec,
@@ -15,6 +14,7 @@ from vllm.v1.kv_cache_interface import (
 
 from tt_worker.kv import CacheLayout, LayerCache, layer_index
 from tt_worker.methods import AdapterError
+from tt_worker.vllm._compat import get_kv_cache_groups
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
