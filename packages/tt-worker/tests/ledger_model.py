@@ -21,27 +21,51 @@ VOCABULARY = 97
 BLOCK = 4
 
 
-def next_token(context: Sequence[int]) -> int:
-    """The token that follows a context."""
+def next_token(context: Sequence[int], window: Sequence[int] = ()) -> int:
+    """The token that follows a context; a model with a sliding window reads the end of it a second time."""
     digest = 7
-    for token in context:
+    for token in (*context, *window):
         digest = (digest * 31 + int(token) + 1) % 1_000_003
     return digest % VOCABULARY
 
 
+def answer(prompt: Sequence[int], max_tokens: int, window: int | None = None) -> list[int]:
+    """What a request gets when it is alone."""
+    context = list(prompt)
+    for _ in range(max_tokens):
+        context.append(next_token(context, context[-window:] if window else ()))
+    return context[len(prompt) :]
+
+
 class LedgerModel:
-    def __init__(self, rows: int, blocks: int, *, contract: int) -> None:
+    """window: None, or tokens that a second layer with blocks of its own looks back at; both lie in one buffer."""
+
+    def __init__(self, rows: int, blocks: int, *, contract: int, window: int | None = None) -> None:
+        self.window = window
         self.decode_input_update_contract = contract
         self.cache = np.full((blocks, BLOCK), -1, dtype=np.int64)
         self.tokens = np.zeros(rows, dtype=np.int64)
         self.positions = np.full(rows, -1, dtype=np.int64)
-        self.table: np.ndarray | None = None
+        self.tables: list[np.ndarray] = []
         self.reads = 0
         self.sampled_on_device: list[bool] = []
 
-    def _context(self, table: np.ndarray, end: int) -> list[int]:
-        blocks = table[: -(-end // BLOCK)]
-        return self.cache[blocks].reshape(-1)[:end].tolist()
+    def _tables(self, page_table: Any, per_layer: Any) -> list[np.ndarray]:
+        """The table of each layer."""
+        if self.window is None:
+            assert per_layer is None, "one group needs no tables by layer (contract 1.5)"
+            return [page_table.numpy()]
+        assert torch.equal(per_layer[0][: len(page_table)], page_table)
+        assert all(len(table) == len(self.positions) for table in per_layer), "B rows in every call (contract 1.5)"
+        return [table.numpy() for table in per_layer]
+
+    def _write(self, tables: list[np.ndarray], row: int, position: int, token: int) -> None:
+        for table in tables:
+            self.cache[table[row, position // BLOCK], position % BLOCK] = token
+
+    def _next(self, tables: list[np.ndarray], row: int, end: int) -> int:
+        read = [self.cache[table[row, : -(-end // BLOCK)]].reshape(-1)[:end].tolist() for table in tables]
+        return next_token(read[0], read[1][-self.window :] if self.window else ())
 
     def _answer(self, tokens: list[int], on_device: bool) -> torch.Tensor:
         if on_device:
@@ -53,21 +77,22 @@ class LedgerModel:
 
     def prefill_forward(
         self, *, tokens: Any, page_table: Any, kv_cache: Any, enable_trace: bool, prompt_lens: Any, start_pos: Any,
-        empty_slots: list[int], sampling_params: Any = None,
+        empty_slots: list[int], sampling_params: Any = None, page_tables_per_layer: Any = None,
     ) -> torch.Tensor:  # fmt: skip
         self.sampled_on_device.append(sampling_params is not None)
+        tables = self._tables(page_table, page_tables_per_layer)
         answers: list[int] = []
         for i, (start, end) in enumerate(zip(start_pos, prompt_lens, strict=True)):
             assert 0 <= start < end
-            table = page_table[i].numpy()
             for position in range(start, end):
-                self.cache[table[position // BLOCK], position % BLOCK] = int(tokens[i, position])
-            answers.append(next_token(self._context(table, end)))
+                self._write(tables, i, position, int(tokens[i, position]))
+            answers.append(self._next(tables, i, int(end)))
         return self._answer(answers, sampling_params is not None)
 
     def decode_forward(
         self, *, tokens: Any, start_pos: Any, page_table: Any, kv_cache: Any, enable_trace: bool,
-        read_from_device: bool, sampling_params: Any = None, reset_batch: bool | None = None, **reload: bool,
+        read_from_device: bool, sampling_params: Any = None, reset_batch: bool | None = None,
+        page_tables_per_layer: Any = None, **reload: bool,
     ) -> dict[str, Any]:  # fmt: skip
         if self.decode_input_update_contract:
             assert reset_batch is None
@@ -80,14 +105,15 @@ class LedgerModel:
             self.tokens = tokens[:, 0].numpy().astype(np.int64)
             self.positions = start_pos.numpy().astype(np.int64)
         if inputs or table:
-            self.table = page_table.numpy().copy()
-            assert not self.table[self.positions < 0].any(), "a free row owns blocks (contract 1.6)"
+            self.tables = [table.copy() for table in self._tables(page_table, page_tables_per_layer)]
+            for owned in self.tables:
+                assert not owned[self.positions < 0].any(), "a free row owns blocks (contract 1.6)"
         answers = [0] * len(self.positions)
         for row, position in enumerate(self.positions):
             if position < 0:
                 continue
-            self.cache[self.table[row, position // BLOCK], position % BLOCK] = self.tokens[row]
-            answers[row] = next_token(self._context(self.table[row], int(position) + 1))
+            self._write(self.tables, row, position, self.tokens[row])
+            answers[row] = self._next(self.tables, row, int(position) + 1)
         if sampling_params is not None:
             self.tokens = np.array(answers)
             self.positions = np.where(self.positions >= 0, self.positions + 1, -1)

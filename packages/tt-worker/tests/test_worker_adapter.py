@@ -250,3 +250,28 @@ def test_an_optional_keyword_is_left_out_where_it_is_not_known() -> None:
             return a
 
     assert Method(One(), "call", "0")({"a": 1}, {"b": 2}) == 1
+
+
+def test_with_several_groups_each_layer_is_given_its_group_s_table_in_full_height() -> None:
+    """Fails when a prefill's tables have as many lines as it has rows (contract 1.5)."""
+    model = Open()
+    driven = adapter(model)
+    driven.layer_groups = (1, 0, 1)
+    full, sliding = np.full((1, 3), 7, np.int32), np.full((1, 3), 9, np.int32)
+    one = np.ones((1, 4), np.int32)
+    driven.prefill(PrefillInputs(one, (full, sliding), np.zeros(1, np.int32), np.array([4], np.int64), [1]), None)
+    assert model.seen["page_table"].tolist() == [[7, 7, 7]]
+    assert [table.tolist() for table in model.seen["page_tables_per_layer"]] == [
+        [[9, 9, 9], [0, 0, 0]],
+        [[7, 7, 7], [0, 0, 0]],
+        [[9, 9, 9], [0, 0, 0]],
+    ]
+    first, _, third = model.seen["page_tables_per_layer"]
+    assert third is model.seen["page_tables_per_layer"][0]
+    assert first.dtype == torch.int32
+
+
+def test_one_group_sends_no_table_by_layer() -> None:
+    model = Open()
+    adapter(model).prefill(prefill_inputs(), None)
+    assert "page_tables_per_layer" not in model.seen

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tt_worker.pages import PageTable, PageTableError
+from tt_worker.pages import PageTable, PageTableError, PageTables
 
 OPERATIONS = st.lists(
     st.tuples(
@@ -78,3 +78,30 @@ def test_the_version_changes_with_the_content_only() -> None:
     assert table.version == before
     table.replace(0, [1])
     assert table.version != before
+
+
+def test_blocks_that_left_a_sliding_window_are_forgotten_and_no_others() -> None:
+    """vLLM gives them to somebody else without a word. Fails when the window's own first block is forgotten too."""
+    full, sliding = PageTable(2, 4, 50), PageTable(2, 4, 50)
+    tables = PageTables([full, sliding], [None, 6], block_size=4)
+    tables.replace(1, [[1, 2, 3], [11, 12, 13]])
+    for position, expected in ((8, [11, 12, 13]), (9, [0, 12, 13]), (12, [0, 12, 13]), (13, [0, 0, 13])):
+        before = tables.versions
+        tables.advance(1, position)
+        assert sliding.table[1, :3].tolist() == expected, position
+        assert full.table[1, :3].tolist() == [1, 2, 3]
+        assert (tables.versions != before) == (position in (9, 13)), "a steady step sends no table"
+
+
+def test_one_group_has_no_window_to_forget() -> None:
+    table = PageTable(1, 4, 10)
+    tables = PageTables([table])
+    tables.replace(0, [[1, 2, 3]])
+    tables.advance(0, 12)
+    assert table.table[0].tolist() == [1, 2, 3, 0]
+
+
+def test_blocks_of_another_number_of_groups_are_refused() -> None:
+    tables = PageTables([PageTable(1, 4, 10)])
+    with pytest.raises(ValueError, match="zip"):
+        tables.replace(0, [[1], [2]])

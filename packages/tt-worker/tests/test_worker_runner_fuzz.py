@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from ledger_model import BLOCK, VOCABULARY, Argmax, LedgerModel, next_token
+from ledger_model import BLOCK, VOCABULARY, Argmax, LedgerModel, answer
 
 from tt_sampling.parameters import RowSampling
 from tt_sampling.placement import DeviceSampler, Mode
@@ -45,17 +45,10 @@ class Asked:
     computed: int = 0
     target: int = 0
     in_flight: int = 0
-    blocks: list[int] = field(default_factory=list)
+    blocks: list[list[int | None]] = field(default_factory=list)  # by group; None: outside the window, given back
     running: bool = False
     finished: bool = False
     lane: int = 0
-
-    def answer(self) -> list[int]:
-        context, answer = list(self.prompt), []
-        while len(answer) < self.max_tokens:
-            answer.append(next_token(context))
-            context.append(answer[-1])
-        return answer
 
 
 @dataclass(frozen=True)
@@ -68,6 +61,7 @@ class Scenario:
     budget: int
     blocks: int
     requests: int
+    window: int | None = None
 
 
 class Engine:
@@ -79,7 +73,7 @@ class Engine:
     def __init__(self, scenario: Scenario) -> None:
         self.s = scenario
         self.random = random.Random(scenario.seed)
-        self.model = LedgerModel(self.ROWS, scenario.blocks, contract=scenario.contract)
+        self.model = LedgerModel(self.ROWS, scenario.blocks, contract=scenario.contract, window=scenario.window)
         adapter = ModelAdapter(
             self.model,
             rows=self.ROWS,
@@ -87,16 +81,19 @@ class Engine:
             trace=TraceMode.of("all"),
             event_synchronize=lambda event: None,
         )
+        windows = [None] if scenario.window is None else [None, scenario.window]
+        adapter.layer_groups = tuple(range(len(windows)))
         samplers = RowSamplers(self.ROWS, VOCABULARY, DeviceSampler(mode=scenario.mode), Argmax())
         self.runner = Runner(
             RunnerConfig(alignment=BLOCK, overlap=scenario.overlap),
             adapter,
             RowTable(self.ROWS, scenario.lanes),
-            PageTables([PageTable(self.ROWS, 16, scenario.blocks)]),
+            PageTables([PageTable(self.ROWS, 16, scenario.blocks) for _ in windows], windows, BLOCK),
             samplers,
             ReloadPlanner(resident_inputs=True),
             StepLog(),
         )
+        self.windows = windows
         self.free = list(range(1, scenario.blocks))
         self.waiting = [self.ask(i) for i in range(scenario.requests)]
         self.everyone = list(self.waiting)
@@ -165,7 +162,7 @@ class Engine:
                 continue
             computed[r.name], scheduled[r.name] = r.computed, count
             if new:
-                grown[r.name] = [new]
+                grown[r.name] = new
             r.computed += count
             budget -= count
             r.in_flight += r.computed == r.target
@@ -181,7 +178,7 @@ class Engine:
             count = min(budget, r.target)
             if self.grow(r, count) is None:
                 continue
-            admissions.append(Admission(r.name, r.prompt, list(r.output), 0, [list(r.blocks)], r.sampling, r.lane))
+            admissions.append(Admission(r.name, r.prompt, list(r.output), 0, self.table_of(r), r.sampling, r.lane))
             scheduled[r.name] = count
             r.computed, r.running = count, True
             budget -= count
@@ -210,20 +207,35 @@ class Engine:
                 continue
             computed[r.name], scheduled[r.name] = r.computed, 1
             if new:
-                grown[r.name] = [new]
+                grown[r.name] = new
         for name in scheduled:
             r = next(r for r in self.running if r.name == name)
             r.computed += 1
             r.in_flight += 1
         return StepRequest(leaving, [], computed, grown, scheduled)
 
-    def grow(self, r: Asked, tokens: int) -> list[int] | None:
-        need = -(-tokens // BLOCK) - len(r.blocks)
-        if need > len(self.free):
+    def grow(self, r: Asked, tokens: int) -> list[list[int]] | None:
+        """Blocks of each group for so many tokens; empty when there are enough, None when the pool has too few."""
+        r.blocks = r.blocks or [[] for _ in self.windows]
+        self.slide(r)
+        need = -(-tokens // BLOCK) - len(r.blocks[0])
+        if need * len(r.blocks) > len(self.free):
             return None
-        new = [self.free.pop(self.random.randrange(len(self.free))) for _ in range(need)]
-        r.blocks += new
-        return new
+        new = [[self.free.pop(self.random.randrange(len(self.free))) for _ in range(need)] for _ in r.blocks]
+        for blocks, more in zip(r.blocks, new, strict=True):
+            blocks += more
+        return new if need else []
+
+    def slide(self, r: Asked) -> None:
+        """As vLLM does: what the next token to compute cannot see goes back to the pool, and nobody is told."""
+        for blocks, window in zip(r.blocks, self.windows, strict=True):
+            for i in range(max(0, r.computed + 1 - window) // BLOCK if window else 0):
+                if blocks[i] is not None:
+                    self.free.append(blocks[i])
+                    blocks[i] = None
+
+    def table_of(self, r: Asked) -> list[list[int]]:
+        return [[block or 0 for block in blocks] for blocks in r.blocks]
 
     def preempt(self, r: Asked) -> None:
         self.running.remove(r)
@@ -232,7 +244,7 @@ class Engine:
         self.waiting.insert(0, r)
 
     def release(self, r: Asked) -> None:
-        self.free += r.blocks
+        self.free += [block for blocks in r.blocks for block in blocks if block is not None]
         r.blocks = []
 
     # Results
@@ -277,6 +289,7 @@ SCENARIOS = st.builds(
     budget=st.sampled_from([3, 8, 40]),
     blocks=st.sampled_from([12, 20, 64]),
     requests=st.integers(1, 9),
+    window=st.sampled_from([None, None, 3, 9]),
 )
 
 
@@ -289,7 +302,7 @@ def test_every_request_gets_the_tokens_it_gets_alone(scenario: Scenario) -> None
     engine = Engine(scenario)
     engine.run()
     for request in engine.everyone:
-        expected = request.answer()
+        expected = answer(request.prompt, request.max_tokens, scenario.window)
         if request.name in engine.aborted:
             expected = expected[: len(request.output)]
         assert request.output == expected, request.name
