@@ -124,6 +124,10 @@ class PageTables:
         for table in self._tables:
             table.clear(row)
 
+    def hold(self, row: int, position: int) -> bool:
+        """Whether the row owns the blocks that `position` lies in."""
+        return all(int(table.length[row]) * self._block_size > position for table in self._tables)
+
     def advance(self, row: int, position: int) -> None:
         """The row computes from `position` on: what lies wholly before a sliding window of it is forgotten."""
         for table, window in self._sliding:

@@ -20,6 +20,7 @@ class RequestState(Generic[P]):
     params:       the engine's sampling parameters, opaque here
     logprobs:     top logprobs asked for, 0 for the sampled token's only, None for none
     failure:      why it cannot go on, once it cannot
+    ends_at:      prompt and output tokens after which it is over; None: not known
     """
 
     request_id: str
@@ -32,7 +33,13 @@ class RequestState(Generic[P]):
     penalised: bool = False
     logprobs: int | None = None
     failure: str | None = None
+    ends_at: int | None = None
     alive: bool = field(default=True)
+
+    @property
+    def over(self) -> bool:
+        """Its last token is computed or in flight: it is not scheduled again."""
+        return self.ends_at is not None and self.computed + 1 >= self.ends_at
 
     @property
     def prefilling(self) -> bool:

@@ -96,6 +96,7 @@ class Runner:
         # Rows change in the engine's thread, results are applied in whichever asks.
         self._rows_lock = threading.Lock()
         self._logits_unasked = False
+        self._decoding: list[State] = []
         self._tenancy = 0
 
     def row_of(self, request_id: str) -> int:
@@ -185,6 +186,7 @@ class Runner:
             prefill_end=len(admission.prompt) + len(output),
             computed=admission.computed,
             params=admission.params,
+            ends_at=admission.ends_at,
         )
         self._pages.replace(row, admission.block_ids)
         self._samplers.admit(state)
@@ -229,6 +231,7 @@ class Runner:
         placement = self._samplers.place_prefill(states, final)
         inputs = prefill_inputs(states, counts, self._pages.prefill(rows), self._config.alignment)
         self._planner.prefilled()
+        self._decoding = []
         sampling = self._samplers.device.packed(rows) if placement.device else None
         prefill = self._adapter.prefill
         read = self._submit_prefill(lambda: self._limit.call("a prefill", lambda: prefill(inputs, sampling)))
@@ -256,14 +259,12 @@ class Runner:
         placement = self._samplers.place_decode(rows)
         on_device = placement.device
         penalised = on_device and self._samplers.device.any_penalised(rows)
-        now = DecodeSituation(
-            layout=(self._tenancy, tuple(rows)),
-            pages=self._pages.versions,
-            sampling=self._samplers.version,
-            on_device=on_device,
-        )
+        lingering = self._lingering(states) if on_device else []
+        now = self._situation([*states, *lingering], on_device=on_device)
         plan = self._planner.plan(now)
-        inputs = self._decode_inputs(states, rows)
+        if lingering and plan.reload_inputs:
+            lingering, now = [], self._situation(states, on_device=on_device)
+        inputs = self._decode_inputs([*states, *lingering])
         sampling = self._samplers.device.view() if on_device else None
         if plan.reload_inputs or not self._config.overlap:
             # The host's tokens are needed, so they must all be known. Histories are looked at in no other step.
@@ -275,6 +276,7 @@ class Runner:
         submit = self._adapter.submit_decode
         outcome = self._limit.call(_DECODE, lambda: submit(inputs, sampling, plan, histories))
         self._planner.accept(now)
+        self._decoding = [] if lingering else states
         for state in states:
             state.computed += 1
         self._log.step(
@@ -288,8 +290,32 @@ class Runner:
         )
         self._promise(batch, lambda: self._limit.call(_DECODE, outcome), rows, on_device=on_device)
 
-    def _decode_inputs(self, states: list[State], rows: list[int]) -> DecodeInputs:
-        index: NDArray[np.int64] = np.array(rows, dtype=np.int64)
+    def _lingering(self, states: list[State]) -> list[State]:
+        """Requests of the last step that are over and stay in the batch for one step more, whose result nobody takes.
+
+        Their last token is in flight, so the engine did not schedule them, and they have not left. Without them the
+        layout would change twice for one request, and each change waits for the device. They do what a request does
+        that ends by a stop token: compute its next position, in a block of its own.
+        """
+        if not self._config.overlap or len(self._decoding) <= len(states):
+            return []
+        scheduled = {state.row for state in states}
+        gone = [state for state in self._decoding if state.row not in scheduled]
+        same = len(gone) + len(states) == len(self._decoding)
+        over = all(state.alive and state.over and self._pages.hold(state.row, state.computed) for state in gone)
+        return gone if same and over else []
+
+    def _situation(self, states: list[State], *, on_device: bool) -> DecodeSituation:
+        return DecodeSituation(
+            layout=(self._tenancy, tuple(sorted(state.row for state in states))),
+            pages=self._pages.versions,
+            sampling=self._samplers.version,
+            on_device=on_device,
+        )
+
+    def _decode_inputs(self, states: list[State]) -> DecodeInputs:
+        rows = sorted(state.row for state in states)
+        index: NDArray[np.int64] = np.array([state.row for state in states], dtype=np.int64)
         positions = np.array([state.computed for state in states], dtype=np.int32)
         tokens, start_pos = self._buffers.fill(index, positions, None)
         return DecodeInputs(tokens, start_pos, self._pages.decode(rows))

@@ -15,6 +15,7 @@ class Admission:
     computed:        tokens already in the KV cache (prefix hit), tokens
     block_ids:       all its blocks, per KV cache group
     params:          the engine's sampling parameters, for the engine's host sampler
+    ends_at:         prompt and output tokens after which the request is over, however it goes; None: not known
     """
 
     request_id: str
@@ -24,6 +25,7 @@ class Admission:
     block_ids: Sequence[Sequence[int]]
     params: Any
     lane: int = 0
+    ends_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

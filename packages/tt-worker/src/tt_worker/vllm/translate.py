@@ -106,6 +106,7 @@ class Translator:
             block_ids=blocks,
             params=known.params,
             lane=lane_of.get(request_id, 0),
+            ends_at=None if known.params.max_tokens is None else len(known.prompt) + known.params.max_tokens,
         )
 
 
