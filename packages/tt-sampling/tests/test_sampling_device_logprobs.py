@@ -8,11 +8,11 @@ from tt_sampling.host.device_logprobs import from_top, sampled_only  # noqa: E40
 from tt_sampling.result import holds_logits  # noqa: E402
 
 
-def test_one_number_per_row_has_no_rank() -> None:
-    found = sampled_only(torch.tensor([7, 9]), torch.tensor([-0.5, -1.0]))
+def test_one_number_per_row_has_a_rank_only_where_no_token_can_be_better() -> None:
+    found = sampled_only(torch.tensor([7, 9]), torch.tensor([-0.69, -0.7]))
     assert found.ids.tolist() == [[7], [9]]
-    assert found.values.tolist() == [[-0.5], [-1.0]]
-    assert found.ranks.tolist() == [-1, -1]
+    assert found.values.flatten().tolist() == pytest.approx([-0.69, -0.7])
+    assert found.ranks.tolist() == [1, -1]
 
 
 def test_top_lists_become_the_sampled_token_and_the_best() -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 from tt_sampling.host.logprobs import Logprobs
 
 UNKNOWN_RANK = -1
-MORE_THAN_HALF = -0.69
+MORE_THAN_HALF = -0.693
 
 
 def device_logprobs(tokens: Tensor, values: Tensor, ids: Tensor | None, asked: Sequence[int | None]) -> Logprobs:

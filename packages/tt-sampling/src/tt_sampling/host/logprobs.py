@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from tt_sampling.host.blocks import best, first_of, split
+from tt_sampling.host.blocks import Blocks, best, first_of
+from tt_sampling.host.scratch import Scratch
 from tt_sampling.parameters import RowSampling
 
 _FEW = 4
@@ -34,6 +36,7 @@ class Wanted:
     top:       (members of `positions` as int64, n) for each number of top tokens asked
     chosen:    (member, token ids) of rows that name the tokens themselves
     width:     the largest number of tokens of any row, the sampled one not counted
+    greedy:    none of these rows draws
     """
 
     positions: Tensor
@@ -41,6 +44,12 @@ class Wanted:
     top: Sequence[tuple[Tensor, int]]
     chosen: Sequence[tuple[int, Tensor]]
     width: int
+    greedy: bool
+
+    @property
+    def fine(self) -> bool:
+        """Whether the selection of the top tokens is better off with fine blocks."""
+        return any(n > _FEW for _, n in self.top)
 
     def lines(self, logits: Tensor) -> Tensor:
         """The logits of these rows, without a copy where that can be."""
@@ -68,23 +77,74 @@ def wanted(rows: Sequence[RowSampling], vocab_size: int) -> Wanted | None:
         top=[(torch.tensor(some), n) for n, some in members.items()],
         chosen=chosen,
         width=max([*members, *(named.shape[0] for _, named in chosen)]),
+        greedy=all(rows[i].greedy for i in positions),
     )
 
 
-def gather(want: Wanted, scores: Tensor, tokens: Tensor) -> Logprobs:
-    """Pack the scores of the rows that ask.
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What the rows that ask get their numbers from.
 
-    scores: float32 [m, V], log probabilities (or logits) of the rows of `want`
-    tokens: int64 [n], the sampled token of every line of the batch
+    blocks:    logits or log probabilities, with lines for the rows that ask
+    positions: int64 [m], those lines;  lines: the same, float32 [m, V]
+    less:      float32 [m, 1], subtracted from what is reported; None for nothing
+    best:      float32 [m, 1], the scores of the tokens where they are sure to be the best; else None
+    """
+
+    blocks: Blocks
+    positions: Tensor
+    lines: Tensor
+    less: Tensor | None = None
+    best: Tensor | None = None
+
+    def reported(self, values: Tensor, members: Tensor | None = None) -> Tensor:
+        """The numbers of all rows that ask, or of some of them, as they are reported."""
+        if self.less is None:
+            return values
+        return values - (self.less if members is None else self.less.index_select(0, members))
+
+
+# Every operation counts here: with the memory of a step cold, a small one costs what a hundred thousand logits do.
+
+
+def log_sums(lines: Tensor, tops: Tensor, scratch: Scratch) -> Tensor:
+    """log(sum(exp(line))) of each line: float32 [m, 1]. `tops` are the maxima, [m, 1]."""
+    sums: list[Tensor] = []
+    for here, part in scratch.chunks(*lines.shape):
+        torch.sub(lines[here], tops[here], out=part)
+        sums.append(part.exp_().sum(-1, keepdim=True))
+    return _joined(sums).log_().add_(tops)
+
+
+def ranks_of(lines: Tensor, own: Tensor, scratch: Scratch) -> Tensor:
+    """How many tokens of each line score at least `own` (float32 [m, 1]): int64 [m]."""
+    counts: list[Tensor] = []
+    for here, part in scratch.chunks(*lines.shape):
+        # As numbers, because torch adds those several times faster than truth values; exact below 2 ** 24.
+        counts.append(torch.ge(lines[here], own[here], out=part).sum(-1))
+    return _joined(counts).long()
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+
+
+def gather(want: Wanted, scores: Scores, tokens: Tensor, scratch: Scratch) -> Logprobs:
+    """Pack the scores of the rows that ask. tokens: int64 [n], the sampled token of every line of the batch.
+
     A rank counts the tokens that score at least as much, as vLLM's `batched_count_greater_than` does.
     """
     sampled = tokens.index_select(0, want.positions).unsqueeze(1)
-    own = scores.gather(1, sampled)
+    own = scores.lines.gather(1, sampled) if scores.best is None else scores.best
+    ranks = ranks_of(scores.lines, own, scratch)
     ids, values = _lists(want, scores, sampled, own)
-    ranks = (scores >= own).view(torch.int8).sum(-1)
     count = tokens.shape[0]
     if count == ids.shape[0]:
         return Logprobs(ids, values, ranks)
+    if want.first is not None:
+        after = count - want.first - ids.shape[0]
+        rows = (0, 0, want.first, after)
+        return Logprobs(pad(ids, rows), pad(values, rows), pad(ranks, rows[2:]))
     return Logprobs(
         ids=ids.new_zeros(count, want.width + 1).index_copy_(0, want.positions, ids),
         values=values.new_zeros(count, want.width + 1).index_copy_(0, want.positions, values),
@@ -92,24 +152,28 @@ def gather(want: Wanted, scores: Tensor, tokens: Tensor) -> Logprobs:
     )
 
 
-def _lists(want: Wanted, scores: Tensor, sampled: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+def _lists(want: Wanted, scores: Scores, sampled: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
     """Ids int32 and values float32, [m, w + 1], the sampled token (int64 [m, 1]) and its score first."""
+    blocks, reported = scores.blocks, scores.reported(own)
     if len(want.top) == 1 and not want.chosen:
         _, n = want.top[0]
         if n == 0:
-            return sampled.int(), own
-        values, ids = best(split(scores, fine=n > _FEW), torch.arange(scores.shape[0]), n)
-        ids.clamp_(max=scores.shape[1] - 1)
-        return torch.cat((sampled, ids), dim=1).int(), torch.cat((own, values), dim=1)
-    ids = torch.zeros(scores.shape[0], want.width + 1, dtype=torch.int32)
-    values = torch.zeros(scores.shape[0], want.width + 1)
-    ids[:, :1], values[:, :1] = sampled, own
+            return sampled.int(), reported
+        if n == 1 and scores.best is not None:
+            return sampled.int().repeat(1, 2), reported.repeat(1, 2)
+        values, ids = best(blocks, scores.positions, n)
+        ids.clamp_(max=blocks.vocab - 1)
+        return torch.cat((sampled, ids), dim=1).int(), torch.cat((reported, scores.reported(values)), dim=1)
+    ids = torch.zeros(own.shape[0], want.width + 1, dtype=torch.int32)
+    values = torch.zeros(own.shape[0], want.width + 1)
+    ids[:, :1], values[:, :1] = sampled, reported
     for members, n in want.top:
         if n:
-            top_values, top_ids = best(split(scores, fine=n > _FEW), members, n)
-            ids[:, 1 : n + 1].index_copy_(0, members, top_ids.clamp_(max=scores.shape[1] - 1).int())
-            values[:, 1 : n + 1].index_copy_(0, members, top_values)
+            top_values, top_ids = best(blocks, scores.positions.index_select(0, members), n)
+            ids[:, 1 : n + 1].index_copy_(0, members, top_ids.clamp_(max=blocks.vocab - 1).int())
+            values[:, 1 : n + 1].index_copy_(0, members, scores.reported(top_values, members))
     for member, named in want.chosen:
         ids[member, 1 : named.shape[0] + 1] = named
-        values[member, 1 : named.shape[0] + 1] = scores[member, named]
+        found = scores.lines[member, named].unsqueeze(0)
+        values[member, 1 : named.shape[0] + 1] = scores.reported(found, torch.tensor([member]))[0]
     return ids, values

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tt_sampling.host.blocks import Blocks, argmax, split
 from tt_sampling.host.grammar import apply_bitmask
-from tt_sampling.host.logprobs import Logprobs, Wanted, gather
+from tt_sampling.host.logprobs import Logprobs, Scores, Wanted, gather, log_sums
 from tt_sampling.host.narrow import draw
 from tt_sampling.host.noise import draw_bits
 from tt_sampling.host.plan import Draws, Plan, Request
@@ -98,7 +98,7 @@ class HostSampler:
         plan = self._plan_for(rows)
         if masks is not None:
             apply_bitmask(logits, masks.positions, masks.words)
-        scores = self._raw_scores(plan.logprobs, logits)
+        kept = self._kept(plan, logits, hooks)
         self._edit(plan, logits, hooks)
         blocks = split(logits, fine=plan.fine)
         tokens = self._greedy(blocks, plan)
@@ -107,13 +107,18 @@ class HostSampler:
             logits *= self._scales(plan.rows)
             hooks.scaled(logits, plan.rows)
             blocks = split(logits, fine=plan.fine)
-        if plan.logprobs is not None and scores is None:
-            scores = self._processed_scores(plan, plan.logprobs, logits, scaled)
         if plan.draws is not None:
             self._draw(blocks, plan.draws, scaled, tokens)
-        if plan.logprobs is None or scores is None:
+        want = plan.logprobs
+        if want is None:
             return Sampled(tokens, None)
-        return Sampled(tokens, gather(plan.logprobs, scores, tokens))
+        if not self._raw:
+            scores = self._processed_scores(plan, want, logits, scaled)
+        elif kept is not None:
+            scores = self._raw_scores(kept, torch.arange(want.positions.shape[0]), kept.logits, best=False)
+        else:
+            scores = self._raw_scores(blocks, want.positions, want.lines(logits), best=want.greedy)
+        return Sampled(tokens, gather(want, scores, tokens, self._scratch))
 
     def _plan_for(self, rows: Sequence[int]) -> Plan:
         if self._plan is None or self._plan.rows != tuple(rows):
@@ -149,14 +154,25 @@ class HostSampler:
             tokens.index_copy_(0, group.positions, drawn.clamp_(max=self._vocab_size - 1))
             start = stop
 
-    def _raw_scores(self, want: Wanted | None, logits: Tensor) -> Tensor | None:
-        if want is None or self._mode not in (LogprobsMode.RAW_LOGPROBS, LogprobsMode.RAW_LOGITS):
+    def _kept(self, plan: Plan, logits: Tensor, hooks: Hooks | None) -> Blocks | None:
+        """A copy of the raw logits of the rows that ask, when something is about to change them."""
+        want = plan.logprobs
+        untouched = not plan.edits and plan.penalties is None and hooks is None
+        if want is None or untouched or not self._raw:
             return None
-        if self._mode is LogprobsMode.RAW_LOGPROBS:
-            return want.lines(logits).log_softmax(-1)
-        return want.lines(logits).clone()
+        return split(logits.index_select(0, want.positions), fine=want.fine)
 
-    def _processed_scores(self, plan: Plan, want: Wanted, logits: Tensor, scaled: bool) -> Tensor:
+    def _raw_scores(self, blocks: Blocks, positions: Tensor, lines: Tensor, *, best: bool) -> Scores:
+        """Raw logits of the rows that ask: `lines`, at `positions` of `blocks`. best: their tokens are the best."""
+        tops = blocks.maxima.index_select(0, positions).amax(-1, keepdim=True)
+        less = log_sums(lines, tops, self._scratch) if self._mode is LogprobsMode.RAW_LOGPROBS else None
+        return Scores(blocks, positions, lines, less, tops if best else None)
+
+    @property
+    def _raw(self) -> bool:
+        return self._mode in (LogprobsMode.RAW_LOGPROBS, LogprobsMode.RAW_LOGITS)
+
+    def _processed_scores(self, plan: Plan, want: Wanted, logits: Tensor, scaled: bool) -> Scores:
         rows = [row for row in plan.rows if self._requests[row].sampling.wants_logprobs]
         asked = [self._requests[row].sampling for row in rows]
         scale = torch.ones(len(asked), 1) if scaled else self._scales(rows)
@@ -168,7 +184,8 @@ class HostSampler:
             torch.tensor([1.0 if row.greedy else row.top_p for row in asked]).unsqueeze(1),
             torch.tensor([0.0 if row.greedy else row.min_p for row in asked]).unsqueeze(1),
         )
-        return lines.log_softmax(-1) if self._mode is LogprobsMode.PROCESSED_LOGPROBS else lines
+        lines = lines.log_softmax(-1) if self._mode is LogprobsMode.PROCESSED_LOGPROBS else lines
+        return Scores(split(lines, fine=want.fine), torch.arange(len(rows)), lines)
 
     def _scales(self, rows: Sequence[int]) -> Tensor:
         asked = [self._requests[row].sampling for row in rows]
