@@ -120,6 +120,12 @@ def real_ttnn(session: nox.Session) -> None:
 
 
 @nox.session
+def surface(session: nox.Session) -> None:
+    """What a vLLM release changes in the part of vLLM that we use: `-- 0.34.0`; `-- 0.34.0 --write` keeps it."""
+    session.run(sys.executable, "-m", "surface", *session.posargs, env={"PYTHONPATH": str(ROOT / "tools")})
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """Write the generated parts of the documentation again."""
     session.run(sys.executable, "tools/readme.py")

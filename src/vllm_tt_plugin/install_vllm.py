@@ -15,7 +15,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,16 +117,29 @@ def wheel_name(release: Release) -> str:
 
 def build_commands(release: Release, target: Target, work: Path) -> list[Command]:
     """Build a wheel into ``work/out``, in an environment of build tools that also sees the target's torch."""
+    return [*_tools(target, work), _pip("wheel", "--wheel-dir", release.vllm, work)]
+
+
+def fetch_commands(version: str, target: Target, work: Path) -> list[Command]:
+    """Fetch the source distribution of any release into ``work/out``. pip asks its setup.py for a name: no build."""
+    return [*_tools(target, work), _pip("download", "--dest", version, work)]
+
+
+def _tools(target: Target, work: Path) -> list[Command]:
     python = str(work / "env" / "bin" / "python")
     see_torch = f"import sysconfig; open(sysconfig.get_path('purelib') + '/target.pth', 'w').write({target.site!r})"
-    pip_wheel = (python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-binary", "vllm")
-    variables = (("VLLM_TARGET_DEVICE", "empty"), ("VLLM_VERSION_OVERRIDE", release.vllm))
     return [
         Command((target.uv, "venv", "--quiet", "--python", target.python, str(work / "env"))),
         Command((target.uv, "pip", "install", "--quiet", "--python", python, *BUILD_TOOLS)),
         Command((python, "-c", see_torch)),
-        Command((*pip_wheel, "--wheel-dir", str(work / "out"), f"vllm=={release.vllm}"), variables),
     ]
+
+
+def _pip(verb: str, into: str, version: str, work: Path) -> Command:
+    python = str(work / "env" / "bin" / "python")
+    options = ("--quiet", "--no-deps", "--no-build-isolation", "--no-binary", "vllm", into, str(work / "out"))
+    variables = (("VLLM_TARGET_DEVICE", "empty"), ("VLLM_VERSION_OVERRIDE", version))
+    return Command((python, "-m", "pip", verb, *options, f"vllm=={version}"), variables)
 
 
 def tag_command(wheel: Path, work: Path) -> Command:
@@ -137,26 +151,43 @@ def tag_command(wheel: Path, work: Path) -> Command:
 def build_wheel(release: Release, target: Target, *, cache: Path, run: Run) -> Path:
     """The release's wheel in the cache, built when it is not there. It appears in one rename."""
     wanted = cache / "wheels" / wheel_name(release)
-    if wanted.exists():
-        return wanted
+    if not wanted.exists():
+        with _workplace(wanted, target) as work:
+            for command in build_commands(release, target, work):
+                run(command)
+            (built,) = (work / "out").glob("vllm-*.whl")
+            run(tag_command(built, work))
+            (work / "out" / wanted.name).replace(wanted)
+    return wanted
+
+
+def fetch_sdist(version: str, target: Target, *, cache: Path, run: Run) -> Path:
+    """The source distribution of any vLLM release in the cache, fetched when it is not there."""
+    wanted = cache / "sdists" / f"vllm-{version}.tar.gz"
+    if not wanted.exists():
+        with _workplace(wanted, target) as work:
+            for command in fetch_commands(version, target, work):
+                run(command)
+            (work / "out" / wanted.name).replace(wanted)
+    return wanted
+
+
+@contextmanager
+def _workplace(wanted: Path, target: Target) -> Generator[Path, None, None]:
+    """A folder beside the wanted file, gone afterwards."""
     if target.torch is None:
         raise InstallError(f"{target.python} has no torch, which the build of vLLM reads: install it first")
     try:
         wanted.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{release.vllm}.", dir=wanted.parent))
+        work = Path(tempfile.mkdtemp(prefix=f".{wanted.stem}.", dir=wanted.parent))
     except OSError as error:
         raise InstallError(
             f"cannot write to the cache {wanted.parent}: {error.strerror}; set XDG_CACHE_HOME"
         ) from error
     try:
-        for command in build_commands(release, target, work):
-            run(command)
-        (built,) = (work / "out").glob("vllm-*.whl")
-        run(tag_command(built, work))
-        (work / "out" / wanted.name).replace(wanted)
+        yield work
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    return wanted
 
 
 def excludes(target: Target) -> list[str]:
