@@ -33,7 +33,6 @@ def test_every_row_has_a_snapshot_with_every_symbol_that_our_sources_use(version
     held = snapshot(version)
     assert held.vllm == version
     assert sorted(SYMBOLS - held.symbols.keys()) == [], AGAIN
-    assert sorted(held.symbols.keys() - SYMBOLS) == [], AGAIN
 
 
 @pytest.mark.parametrize("version", MATRIX.versions)

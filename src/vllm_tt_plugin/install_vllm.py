@@ -161,14 +161,16 @@ def build_wheel(release: Release, target: Target, *, cache: Path, run: Run) -> P
     return wanted
 
 
-def fetch_sdist(version: str, target: Target, *, cache: Path, run: Run) -> Path:
-    """The source distribution of any vLLM release in the cache, fetched when it is not there."""
-    wanted = cache / "sdists" / f"vllm-{version}.tar.gz"
-    if not wanted.exists():
-        with _workplace(wanted, target) as work:
-            for command in fetch_commands(version, target, work):
-                run(command)
-            (work / "out" / wanted.name).replace(wanted)
+def sdist_file(cache: Path, version: str) -> Path:
+    return cache / "sdists" / f"vllm-{version}.tar.gz"
+
+
+def fetch_sdist(version: str, target: Target, wanted: Path, *, run: Run) -> Path:
+    """The source distribution of any vLLM release. It appears in one rename."""
+    with _workplace(wanted, target) as work:
+        for command in fetch_commands(version, target, work):
+            run(command)
+        (work / "out" / wanted.name).replace(wanted)
     return wanted
 
 

@@ -40,9 +40,11 @@ def previous(version: str) -> str | None:
 
 def source_of(version: str) -> Path:
     """The release's sdist in the cache, fetched when it is not there."""
+    cached = install_vllm.sdist_file(install_vllm.cache_dir(), version)
+    if cached.exists():
+        return cached
     target = install_vllm.inspect(sys.executable, install_vllm.find_uv(sys.executable))
-    cache = install_vllm.cache_dir()
-    return install_vllm.fetch_sdist(version, target, cache=cache, run=install_vllm.announce_and_execute)
+    return install_vllm.fetch_sdist(version, target, cached, run=install_vllm.announce_and_execute)
 
 
 def snapshot_of(version: str, source: Path, uses: Sequence[Use]) -> Snapshot:
@@ -74,9 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 continue
             changes = compare(load(snapshot_file(base)), after, uses)
             breaking = breaking or any(change.breaks for change in changes)
-            print(
-                json.dumps([asdict(c) for c in changes], indent=1) if options.json else summary(base, version, changes)
-            )
+            as_json = json.dumps([asdict(change) for change in changes], indent=1)
+            print(as_json if options.json else summary(base, version, changes))
     except (InstallError, FileNotFoundError, ValueError) as error:
         print(f"surface: {error}", file=sys.stderr)
         return 2

@@ -88,7 +88,7 @@ class Reader:
 
     def _class(self, node: ast.ClassDef) -> None:
         outer = self._own
-        module = next((n for n, c in self.classes.items() if n.endswith(f":{node.name}") and self._mine(n)), None)
+        module = next((n for n in self.classes if n.endswith(f":{node.name}") and self._mine(n)), None)
         self._own = module
         for each in node.body:
             if isinstance(each, ast.AnnAssign | ast.Assign) and module is not None:

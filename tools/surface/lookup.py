@@ -111,12 +111,10 @@ class Release:
         found: Any = self.module(module)
         if found is None:
             return None
-        name, steps = (
-            (rest, "") if not (cut := re.search(r"[.\[(]", rest)) else (rest[: cut.start()], rest[cut.start() :])
-        )
+        name = re.split(r"[.\[(]", rest, maxsplit=1)[0]
         if name:
             found = self.member(found, name)
-        for attribute, item, call in STEP.findall(steps):
+        for attribute, item, call in STEP.findall(rest[len(name) :]):
             if found is None:
                 return None
             if call and found.is_function:

@@ -1,4 +1,4 @@
-"""The sources of a vLLM release: from a source distribution, a wheel, an installed tree, or a folder. Never imported."""
+"""The sources of a vLLM release, never imported: from a source distribution, a wheel or a folder."""
 
 from __future__ import annotations
 
