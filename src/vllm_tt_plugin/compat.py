@@ -5,6 +5,8 @@ Standard library only: it is read before anything is installed, and in every vLL
 
 from __future__ import annotations
 
+import logging
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +18,12 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+
+logger = logging.getLogger("vllm.tt.compat")
+
+STATUSES = ("tested", "untested")
+COMMAND = "python -m vllm_tt_plugin.install_vllm"
 
 
 class CompatError(ValueError):
@@ -65,10 +73,16 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``ok``: this vLLM is a tested row. Otherwise ``message`` says in one line what is wrong and what to run."""
+    """What the matrix says about an installed vLLM.
+
+    ok:       it is a tested row, on a Python of the row
+    message:  otherwise one line: what is wrong, what that means, what to run
+    stops:    the plugin refuses to load; without it the message is a warning and loading goes on
+    """
 
     ok: bool
     message: str
+    stops: bool = False
 
 
 def numbers(text: str) -> tuple[int, ...]:
@@ -76,10 +90,21 @@ def numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("."))
 
 
+def leading_numbers(text: str) -> tuple[int, ...]:
+    """The release part of any version: ``0.34.0rc1.dev3+g12`` -> (0, 34, 0)."""
+    match = re.match(r"\d+(\.\d+)*", text)
+    return numbers(match[0]) if match else ()
+
+
 def parse(document: Mapping[str, Any]) -> Matrix:
     """The matrix of a parsed compat.toml. CompatError for a default without a row, TypeError for an unknown field."""
     releases = sorted((Release(**row) for row in document["release"]), key=lambda release: release.key, reverse=True)
     rows = {release.vllm: release for release in releases}
+    for release in releases:
+        if release.status not in STATUSES:
+            raise CompatError(
+                f"compat.toml: status {release.status!r} of {release.vllm}: allowed {' or '.join(STATUSES)}"
+            )
     if document["default"] not in rows:
         raise CompatError(f"compat.toml: default {document['default']!r} is not a row: allowed {', '.join(rows)}")
     return Matrix(tuple(releases), rows[document["default"]])
@@ -117,21 +142,49 @@ def installed_vllm() -> str | None:
         return None
 
 
+def newest_for(matrix: Matrix, python: tuple[int, ...]) -> Release | None:
+    """The newest tested row for a Python; an untested one when there is no other."""
+    fitting = [release for release in matrix.releases if admits(release.python, python)]
+    return next((release for release in fitting if release.status == "tested"), fitting[0] if fitting else None)
+
+
 def check_installed(vllm: str | None, *, matrix: Matrix, python: tuple[int, ...] = sys.version_info[:2]) -> Verdict:
-    """The verdict on an installed vLLM; ``None``: there is none. A local part (``+empty``) is ignored."""
-    command = "python -m vllm_tt_plugin.install_vllm"
-    tested = ", ".join(matrix.versions)
+    """The verdict on an installed vLLM; ``None``: there is none. A local part (``+empty``) is ignored.
+
+    A release that is no row is served with a warning: what differs between releases is probed, so most of a newer one
+    works, and what does not fails where it is used. One older than every row is refused: names that the adapters
+    import are not there yet.
+    """
+    here = ".".join(map(str, python))
+    fitting = newest_for(matrix, python)
+    advice = f"run `{COMMAND} --version {fitting.vllm}`" if fitting else f"no tested release runs on Python {here}"
     if vllm is None:
-        return Verdict(
-            False, f"vLLM is not installed: run `{command}` (installs {matrix.default.vllm}; tested: {tested})"
-        )
+        return Verdict(False, f"vLLM is not installed: {advice}", stops=True)
     public = vllm.partition("+")[0]
-    if public not in matrix.versions:
-        fitting = [release.vllm for release in matrix.releases if admits(release.python, python)]
-        advice = f"run `{command} --version {fitting[0]}`" if fitting else "no tested release runs on this Python"
-        return Verdict(False, f"vLLM {vllm} was not tested with this plugin (tested: {tested}): {advice}")
-    release = matrix.row(public)
+    if public in matrix.versions:
+        return _check_row(vllm, matrix.row(public), python, advice)
+    newest, oldest = matrix.versions[0], matrix.versions[-1]
+    if leading_numbers(public) < numbers(oldest):
+        return Verdict(False, f"vLLM {vllm} is older than {oldest}, the oldest supported release: {advice}", stops=True)
+    if leading_numbers(public) > numbers(newest):
+        what = f"is newer than {newest}, the newest release that this plugin knows"
+        return Verdict(False, f"vLLM {vllm} {what}: going on, untested; to be sure {advice}")
+    return Verdict(False, f"vLLM {vllm} is not in the compat matrix: going on, untested; to be sure {advice}")
+
+
+def _check_row(vllm: str, release: Release, python: tuple[int, ...], advice: str) -> Verdict:
     if not admits(release.python, python):
         here = ".".join(map(str, python))
-        return Verdict(False, f"vLLM {vllm} was not tested on Python {here}: use Python {release.python}")
+        return Verdict(False, f"vLLM {vllm} does not support Python {here}: use Python {release.python}, or {advice}")
+    if release.status != "tested":
+        return Verdict(False, f"vLLM {vllm} is in the compat matrix, but untested: going on; to be sure {advice}")
     return Verdict(True, "")
+
+
+def check_at_load(vllm: str | None, *, matrix: Matrix, python: tuple[int, ...] = sys.version_info[:2]) -> None:
+    """The check of a starting process: a warning of one line, or CompatError when the plugin cannot work."""
+    verdict = check_installed(vllm, matrix=matrix, python=python)
+    if verdict.stops:
+        raise CompatError(verdict.message)
+    if not verdict.ok:
+        logger.warning("%s", verdict.message)
