@@ -1,9 +1,11 @@
-"""A worker that does nothing: what is left is vLLM's own cost. Used by overlap.py."""
+"""A worker that does nothing, and a model that takes no time at all: the ends of a scale. Used by overlap.py."""
 
 from typing import Any
 
+import torch
 from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, ModelRunnerOutput
 
+from tt_hostmesh.synthetic.generator import SyntheticForCausalLM
 from tt_worker.vllm.worker import TTWorker
 
 
@@ -25,3 +27,16 @@ class DoNothingWorker(TTWorker):
             prompt_logprobs_dict={},
             pooler_output=None,
         )
+
+
+class InstantModel(SyntheticForCausalLM):
+    """Every decode step is there at once: what a software device computes in the engine's process costs nothing."""
+
+    def decode_forward(self, **keywords: Any) -> Any:
+        return object()
+
+    def read_decode_output(self, payload: Any, async_read: bool = False) -> Any:
+        return payload, []
+
+    def process_decode_output_host(self, payload: Any, is_tokens: bool = True) -> Any:
+        return torch.ones(self._placement.max_batch_size, dtype=torch.int32), None
