@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 MATRIX = compat.load()
 USES = derive(ROOT)
 SYMBOLS = {use.symbol for use in USES}
-ASKED = {use.symbol for use in USES if use.how in ("optional", "name", "override")}
+ASKED = {use.symbol for use in USES if use.how in ("optional", "choice", "name", "override")}
 AGAIN = "run `nox -s surface -- --write` and read what it prints"
 
 
@@ -52,8 +52,9 @@ def test_few_paths_leave_vllm() -> None:
     [
         ("vllm.v1.core.sched.async_scheduler:AsyncScheduler.schedule", "override", "scheduler.py"),
         ("vllm.v1.core.sched.async_scheduler:AsyncScheduler.running[].is_prefill_chunk", "attribute", "passes.py"),
-        ("vllm.v1.core.sched.scheduler:Scheduler.skipped_waiting", "optional", "_compat.py"),
+        ("vllm.v1.core.sched.scheduler:Scheduler.skipped_waiting", "choice", "_compat.py"),
         ("vllm.config:VllmConfig.scheduler_config.max_num_seqs", "attribute", "apply.py"),
+        ("vllm.config:VllmConfig.shutdown_timeout", "write", "shutdown.py"),
         ("vllm.v1.sample.metadata:SamplingMetadata.top_k", "keyword", "reference.py"),
         ("vllm.v1.core.sched.output:SchedulerOutput.__fields__", "fields", "merge.py"),
         ("vllm.envs:VLLM_USE_V2_MODEL_RUNNER", "variable", "environment.py"),

@@ -146,6 +146,8 @@ class Reader:
                 self._own_attribute(attribute, known)
                 if value is not None and (texts := self._text(value)):
                     self._held[f"{self._own}.{attribute}"] = texts
+            case ast.Attribute(value=owner, attr=attribute):
+                self._attribute(self._expression(owner), attribute, "write", target.lineno)
             case _:
                 self._expression(target)
 
@@ -294,12 +296,16 @@ class Reader:
                 return called
 
     def _by_name(self, function: str, owner: Known | None, node: ast.Call) -> Known | None:
-        """`getattr(x, "name", default)` and its relatives; without a default, or a choice, it must be there."""
+        """`getattr(x, "name", default)` and its relatives. One name without a default must be there."""
         texts = sorted(self._text(node.args[1]))
-        must = len(texts) == 1 and (function == "setattr" or (function == "getattr" and len(node.args) == 2))
+        how = "write" if function == "setattr" else "attribute"
+        if len(texts) > 1:
+            how = "choice"
+        elif function == "hasattr" or (function == "getattr" and len(node.args) == 3):
+            how = "optional"
         result: Known | None = None
         for text in texts:
-            result = self._attribute(owner, text, "attribute" if must else "optional", node.lineno)
+            result = self._attribute(owner, text, how, node.lineno)
         return result
 
     # Texts

@@ -10,7 +10,7 @@ from surface.snapshot import Snapshot, Value
 from surface.uses import Use
 
 BODY = re.compile(r" #[0-9a-f]{8}$")
-PROBED = {"optional", "name"}
+PROBED = {"optional", "choice", "name"}
 """Uses that a release may answer with nothing: what is asked for with a default, and names of ours."""
 
 

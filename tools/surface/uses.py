@@ -21,10 +21,11 @@ OWN_VARIABLES = {"VLLM_TARGET_DEVICE", "VLLM_VERSION_OVERRIDE"}
 
 @dataclass(frozen=True, slots=True, order=True)
 class Use:
-    """One use. ``how``: import, fields, abstract, override, name, attribute, optional, keyword, module, variable.
+    """One use. ``how``: import, fields, abstract, override, attribute, write, keyword, module, variable, or
 
-    ``name``: an attribute of ours on a subclass of vLLM's, which vLLM may one day give a meaning.
-    ``optional``: asked for with ``hasattr`` or a default, so a release may lack it.
+    ``name``:     an attribute of ours on a subclass of vLLM's, which vLLM may one day give a meaning
+    ``optional``: asked for with ``hasattr`` or a default, so a release may lack it
+    ``choice``:   one of several names for the same thing, of which a release has one
     """
 
     symbol: str
