@@ -126,6 +126,16 @@ def surface(session: nox.Session) -> None:
 
 
 @nox.session
+def bench(session: nox.Session) -> None:
+    """`nox -s bench -- NAME [arguments]` runs benchmarks/NAME.py, which writes its own report."""
+    names = sorted(path.stem for path in (ROOT / "benchmarks").glob("[!_]*.py"))
+    if not session.posargs or session.posargs[0] not in names:
+        session.error(f"name a benchmark: nox -s bench -- {' | '.join(names)}")
+    name, *arguments = session.posargs
+    session.run(sys.executable, f"benchmarks/{name}.py", *arguments)
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """Write the generated parts of the documentation again."""
     session.run(sys.executable, "tools/readme.py")

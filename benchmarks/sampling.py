@@ -1,10 +1,11 @@
 """The host sampler against vLLM's `Sampler`, call by call in one process.
 
-    python benchmarks/sampling.py --report docs/benchmarks/sampling.md
+    nox -s bench -- sampling
 
 Both get the same float32 logits of 32 rows and turn them into a list of tokens. Their calls alternate, so that
-whatever else the machine does hits both; the figures are medians of 50 calls after 5. `--cpu-time` counts the CPU time
-of a single thread instead: on a busy machine its ratios say more than those of the clock.
+whatever else the machine does hits both; the figures are medians of 50 calls after 5. The report has a table for each
+way that idle threads may wait. `--cpu-time` counts the CPU time of a single thread instead: on a busy machine its
+ratios say more than those of the clock.
 """
 
 import argparse
@@ -12,6 +13,8 @@ import os
 import platform
 import random
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -37,6 +40,7 @@ ROWS = 32
 VOCABULARIES = (49_152, 128_256)
 CALLS, WARM_UP = 50, 5
 PROMPT, OUTPUT = 2_000, 200
+REPORT = Path(__file__).parents[1] / "docs" / "benchmarks" / "sampling.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,50 +186,89 @@ def measure(case: Case, vocab: int, config: VllmConfig, clock: Callable[[], floa
     return statistics.median(taken[0][WARM_UP:]), statistics.median(taken[1][WARM_UP:])
 
 
-def report(vocabularies: tuple[int, ...], cpu_time: bool) -> Iterator[str]:
-    """The report, line by line, as it is measured."""
+def tables(vocabularies: tuple[int, ...], cpu_time: bool) -> Iterator[str]:
+    """The figures of this process, line by line, as they are measured."""
     config = VllmConfig(device_config=DeviceConfig("cpu"))
-    busy = os.getloadavg()[0]
-    yield "# Host sampling: ours against vLLM's sampler"
-    yield ""
-    yield "Written by `benchmarks/sampling.py`. Medians of 50 calls after 5, the two called in turn in one process."
-    yield (
-        f"vLLM {vllm.__version__}, torch {torch.__version__} with {torch.get_num_threads()} threads, "
-        f"{platform.machine()}, {os.cpu_count()} cores, load average {busy:.1f} at the start."
-    )
-    if cpu_time:
-        yield ""
-        yield "CPU time of a single thread, not time by the clock."
-    elif busy > 0.5:
-        yield ""
-        yield "**The machine was not quiet: these figures are not to be quoted.**"
+    clock = time.process_time if cpu_time else time.perf_counter
     for vocab in vocabularies:
         yield ""
-        yield f"## {ROWS} x {vocab:,} float32"
+        yield f"### {ROWS} x {vocab:,} float32"
         yield ""
         yield "| batch | vLLM, ms | ours, ms | times faster | goal | met |"
         yield "|---|---|---|---|---|---|"
         for case in CASES:
-            before, after = measure(case, vocab, config, time.process_time if cpu_time else time.perf_counter)
+            before, after = measure(case, vocab, config, clock)
             ratio = before / after
             met = "yes" if ratio >= case.goal else "no"
             goal = f">= {case.goal:g}" if case.goal else "none"
             yield f"| {case.name} | {before:.2f} | {after:.2f} | {ratio:.1f} | {goal} | {met} |"
 
 
+def head(cpu_time: bool) -> Iterator[str]:
+    """What was measured, on what."""
+    busy = os.getloadavg()[0]
+    yield "# Host sampling: ours against vLLM's sampler"
+    yield ""
+    yield "Written by `nox -s bench -- sampling`. Medians of 50 calls after 5, the two called in turn in one process."
+    yield (
+        f"vLLM {vllm.__version__}, torch {torch.__version__} with {torch.get_num_threads()} threads, "
+        f"{platform.machine()}, {os.cpu_count()} cores, load average {busy:.1f} at the start."
+    )
+    yield ""
+    if cpu_time:
+        yield "CPU time of a single thread, not time by the clock."
+    elif busy > 0.5:
+        yield "**The machine was not quiet: these figures are not to be quoted.**"
+
+
+POLICIES = {
+    "passive": "Idle threads sleep: OMP_WAIT_POLICY=passive, as the plugin's worker runs",
+    "default": "Idle threads spin: torch's default",
+}
+
+
+def in_another_process(policy: str, arguments: list[str]) -> Iterator[str]:
+    """The tables under a wait policy. OpenMP reads it when a process starts, and never again."""
+    environ = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    if policy != "default":
+        environ["OMP_WAIT_POLICY"] = policy
+    command = [sys.executable, __file__, "--tables-only", *arguments]
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout or ():
+            if line.startswith(("|", "#", "\n")):
+                yield line.rstrip("\n")
+    if process.returncode:
+        raise SystemExit(f"the benchmark ended with {process.returncode}")
+
+
+def whole_report(arguments: list[str], cpu_time: bool) -> Iterator[str]:
+    """Head and tables. A single thread never waits for another, so its CPU time needs one table only."""
+    yield from head(cpu_time)
+    for policy in ["passive"] if cpu_time else POLICIES:
+        yield ""
+        yield f"## {POLICIES[policy]}"
+        yield from in_another_process(policy, arguments)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--report", type=Path, help="write the report to this Markdown file as well")
+    parser.add_argument("--report", type=Path, default=REPORT, help="the Markdown file to write")
     parser.add_argument("--vocabulary", type=int, action="append", help="a vocabulary size instead of the two")
-    parser.add_argument("--cpu-time", action="store_true", help="count CPU time on one thread")
+    parser.add_argument("--cpu-time", action="store_true", help="count CPU time on one thread; writes no report")
+    parser.add_argument("--tables-only", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.cpu_time:
         torch.set_num_threads(1)
+    if arguments.tables_only:
+        for line in tables(tuple(arguments.vocabulary or VOCABULARIES), arguments.cpu_time):
+            print(line, flush=True)
+        return
+    passed = [f"--vocabulary={size}" for size in arguments.vocabulary or ()]
     lines: list[str] = []
-    for line in report(tuple(arguments.vocabulary or VOCABULARIES), arguments.cpu_time):
+    for line in whole_report(passed + ["--cpu-time"] * arguments.cpu_time, arguments.cpu_time):
         print(line, flush=True)
         lines.append(line)
-    if arguments.report is not None:
+    if not arguments.cpu_time:
         arguments.report.parent.mkdir(parents=True, exist_ok=True)
         arguments.report.write_text("\n".join(lines) + "\n")
 

@@ -140,7 +140,7 @@ def gather(want: Wanted, scores: Scores, tokens: Tensor, scratch: Scratch) -> Lo
     ids, values = _lists(want, scores, sampled, own)
     count = tokens.shape[0]
     if count == ids.shape[0]:
-        return Logprobs(ids, values, ranks)
+        return Logprobs(ids.contiguous(), values.contiguous(), ranks)
     if want.first is not None:
         after = count - want.first - ids.shape[0]
         rows = (0, 0, want.first, after)
@@ -160,7 +160,7 @@ def _lists(want: Wanted, scores: Scores, sampled: Tensor, own: Tensor) -> tuple[
         if n == 0:
             return sampled.int(), reported
         if n == 1 and scores.best is not None:
-            return sampled.int().repeat(1, 2), reported.repeat(1, 2)
+            return sampled.int().expand(-1, 2), reported.expand(-1, 2)
         values, ids = best(blocks, scores.positions, n)
         ids.clamp_(max=blocks.vocab - 1)
         return torch.cat((sampled, ids), dim=1).int(), torch.cat((reported, scores.reported(values)), dim=1)
