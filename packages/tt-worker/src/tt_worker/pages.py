@@ -110,6 +110,11 @@ class PageTables:
         """Blocks that one request may own."""
         return self._tables[0].width
 
+    @property
+    def slide(self) -> bool:
+        """Whether a group has a sliding window, so that `advance` does something."""
+        return bool(self._sliding)
+
     def replace(self, row: int, block_ids: Sequence[Sequence[int]]) -> None:
         """The row's blocks are exactly these, group by group."""
         for table, ids in zip(self._tables, block_ids, strict=True):

@@ -34,7 +34,7 @@ class Prefills:
 
     def wait(self) -> None:
         """Until no call runs. What one raised is the business of whoever asks for its result."""
-        if self._last is not None:
+        if self._last is not None and not self._last.done():
             wait([self._last])
 
     def close(self) -> None:

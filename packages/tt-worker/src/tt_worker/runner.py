@@ -120,8 +120,9 @@ class Runner:
         ids = list(step.scheduled)
         states = [self._state(request_id) for request_id in ids]
         self._check_progress(step, states)
-        for state in states:
-            self._pages.advance(state.row, state.computed)
+        if self._pages.slide:
+            for state in states:
+                self._pages.advance(state.row, state.computed)
         prefilling = sum(state.prefilling for state in states)
         if prefilling == len(states):
             self._prefill(ids, states, list(step.scheduled.values()))
@@ -307,15 +308,15 @@ class Runner:
 
     def _situation(self, states: list[State], *, on_device: bool) -> DecodeSituation:
         return DecodeSituation(
-            layout=(self._tenancy, tuple(sorted(state.row for state in states))),
+            layout=(self._tenancy, frozenset([state.row for state in states])),
             pages=self._pages.versions,
             sampling=self._samplers.version,
             on_device=on_device,
         )
 
     def _decode_inputs(self, states: list[State]) -> DecodeInputs:
-        rows = sorted(state.row for state in states)
-        index: NDArray[np.int64] = np.array([state.row for state in states], dtype=np.int64)
+        rows = [state.row for state in states]
+        index: NDArray[np.int64] = np.array(rows, dtype=np.int64)
         positions = np.array([state.computed for state in states], dtype=np.int32)
         tokens, start_pos = self._buffers.fill(index, positions, None)
         return DecodeInputs(tokens, start_pos, self._pages.decode(rows))
