@@ -156,3 +156,49 @@ def test_engine_a_structured_request_without_a_mask_fails_alone(start: Callable[
     assert (plain.finish_reason, other.finish_reason) == ("length", "length")
     worker.sample_tokens = through
     assert engine.generate(prompts[:1], digits)[0].text.isdecimal()
+
+
+def logprobs_of(output: Any) -> list[float]:
+    """The logprob of each token of an answer."""
+    return [entry[token].logprob for entry, token in zip(output.logprobs, output.token_ids, strict=True)]
+
+
+def test_engine_logprobs_of_the_sampled_token_come_from_a_device_that_computes_them(
+    tiny: str, start: Callable[..., Engine]
+) -> None:
+    """Eight chips a lane, logprobs=0: nothing goes to the host, the first token has its logprob, and the numbers are
+    those of the host's sampler."""
+    ask = [{"logprobs": 0, "detokenize": False}, {"detokenize": False}, {"logprobs": 0, "detokenize": False}]
+    device = start(tiny, {"sample_on_device_mode": "all"}, {"MESH_DEVICE": "T3K"}, skip_tokenizer_init=True)
+    found = device.generate(PROMPTS[:3], *ask)
+    assert {step["sampled"] for step in device.steps() if step["sampled"]} == {"device"}
+    # Top lists are not computed there: this batch goes to the host, and gives the numbers to compare with.
+    expected = device.generate(PROMPTS[:3], *({**one, "logprobs": 1} for one in ask))
+    assert device.steps()[-1]["because"] == ["TOP_LOGPROBS"]
+    for i in (0, 2):
+        assert found[i].token_ids == expected[i].token_ids
+        assert logprobs_of(found[i]) == pytest.approx(logprobs_of(expected[i]), abs=1e-4)
+        assert all(
+            entry[token].rank in (1, -1) for entry, token in zip(found[i].logprobs, found[i].token_ids, strict=True)
+        )
+    assert found[1].logprobs is None
+
+
+def test_engine_a_seeded_answer_depends_on_its_seed_alone(tiny: str, start: Callable[..., Engine]) -> None:
+    """Alone, and beside requests that come and go and need the host. With seeded_on_host off the device draws."""
+    seeded = {"temperature": 1.3, "top_k": 30, "seed": 2**40 + 1, "max_tokens": 12, "detokenize": False}
+    others = [{"logit_bias": {7: 3.0}, "max_tokens": 3}, {}, {"temperature": 1.0, "top_k": 9, "max_tokens": 8}]
+    engine = start(tiny, {"sample_on_device_mode": "all"}, skip_tokenizer_init=True)
+    alone = engine.generate(PROMPTS[:1], seeded)[0].token_ids
+    assert {tuple(step["because"]) for step in engine.steps()} == {("SEED",)}
+    beside = engine.generate(PROMPTS, seeded, *({**other, "detokenize": False} for other in others))[0].token_ids
+    assert beside == alone
+    assert engine.generate(PROMPTS[:1], {**seeded, "seed": -5})[0].token_ids != alone
+
+
+def test_engine_seeds_may_be_left_to_the_device(tiny: str, start: Callable[..., Engine]) -> None:
+    seeded = {"temperature": 1.3, "top_k": 30, "seed": 5, "max_tokens": 8, "detokenize": False}
+    engine = start(tiny, {"sample_on_device_mode": "all", "seeded_on_host": False}, skip_tokenizer_init=True)
+    answers = [engine.generate(PROMPTS[:1], seeded)[0].token_ids for _ in range(2)]
+    assert answers[0] == answers[1]
+    assert {step["sampled"] for step in engine.steps() if step["sampled"]} == {"device"}

@@ -94,6 +94,30 @@ def test_draws_follow_the_distribution(row: RowSampling) -> None:
     assert surprise(counts, expected * counts.sum()) < 4.5
 
 
+@pytest.mark.parametrize("batch", [1, 7, 32])
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_draws_follow_the_distribution_in_any_batch(batch: int, lanes: int) -> None:
+    """Chi-square of one kind of request among all others, in rows that are shuffled over lanes at every step."""
+    row = RESTRICTED[2]
+    logits = bf16_logits(8)
+    chance = random.Random(batch + lanes)
+    sampler = HostSampler(VOCAB)
+    rows = chance.sample(range(-(-batch // lanes) * lanes), batch)
+    outputs: dict[int, list[int]] = {other: [] for other in rows}
+    watched = set(rows[: max(1, batch // 4)])
+    for other, kind in zip(rows, mixed_rows(batch), strict=True):
+        sampler.admit(other, row if other in watched else kind, 2**40 + other, [3], outputs[other])
+    for _ in range(1500 // len(watched)):
+        chance.shuffle(rows)
+        drawn = sampler.sample(logits.repeat(batch, 1), rows).tokens.tolist()
+        for other, token in zip(rows, drawn, strict=True):
+            outputs[other].append(token)
+    counts = torch.bincount(torch.tensor([outputs[other] for other in watched]).flatten(), minlength=VOCAB).double()
+    expected = distribution(logits, row) * counts.sum()
+    assert counts[expected == 0].sum() == 0
+    assert surprise(counts, expected) < 4.5
+
+
 @pytest.mark.parametrize("row", [RESTRICTED[0], RESTRICTED[7]], ids=name)
 def test_the_draws_of_one_request_follow_the_distribution(row: RowSampling) -> None:
     """The numbers of one stream are independent of one another, rejected attempts included."""
