@@ -105,10 +105,25 @@ class FailsTheSecond(Recorder):
         return Sample([7] * len(rows), failed={1: "no mask came"} if len(rows) > 1 else {})
 
 
+class TopLists(LedgerModel):
+    """A device sampler that returns its best candidates beside the tokens, as gpt-oss does."""
+
+    def _answer(self, tokens: list[int], on_device: bool) -> Any:
+        answer = super()._answer(tokens, on_device)
+        if not on_device:
+            return answer
+        ids = torch.tensor(tokens).unsqueeze(1) + torch.arange(3)
+        return answer, (torch.tensor([-0.1, -0.2, -0.3]).repeat(len(tokens), 1), ids)
+
+
 def runner_of(
-    host: Any, config: RunnerConfig, device: DeviceSampler | None = None, log: StepLog | None = None
+    host: Any,
+    config: RunnerConfig,
+    device: DeviceSampler | None = None,
+    log: StepLog | None = None,
+    model: LedgerModel | None = None,
 ) -> Runner:
-    model = LedgerModel(4, 12, contract=1)
+    model = model or LedgerModel(4, 12, contract=1)
     adapter = ModelAdapter(
         model, rows=4, vocab_size=VOCABULARY, trace=TraceMode.of("all"), event_synchronize=lambda event: None
     )
@@ -196,3 +211,17 @@ def test_device_logprobs_go_with_their_rows(logprobs: Any, given: Any) -> None:
 def test_a_model_that_forgets_its_logprobs_is_an_error() -> None:
     with pytest.raises(AdapterError, match="NoneType for logprobs"):
         picked_logprobs(Outcome(torch.tensor([1]), None), [0])
+
+
+def test_top_lists_of_the_device_reach_the_engine_from_the_first_token_on() -> None:
+    """For the requests of the step, in its order, with what each asked. A batch that asks for none converts none."""
+    device = DeviceSampler(Mode.ALL, devices_per_lane=8, top_logprobs=True)
+    runner = runner_of(Recorder(), RunnerConfig(alignment=BLOCK), device, model=TopLists(4, 12, contract=1))
+    runner.execute(admissions(RowSampling(temperature=0, logprobs=2), RowSampling(temperature=0)))
+    result = answer(runner)
+    tokens, (values, ids), asked = result.logprobs
+    assert ([[token] for token in tokens], asked) == (result.token_ids, [2, None])
+    assert ids[:, 0].tolist() == tokens
+    assert values.shape == ids.shape == (2, 3)
+    runner.execute(StepRequest(leaving=["r0"], scheduled={"r1": 1}))
+    assert answer(runner).logprobs is None
