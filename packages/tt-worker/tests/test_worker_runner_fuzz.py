@@ -252,7 +252,7 @@ class Engine:
     def read(self) -> None:
         scheduled, flight = self.unread.popleft()
         result: StepResult = flight.result() if isinstance(flight, InFlight) else flight
-        assert list(result.request_ids) == list(scheduled)
+        assert sorted(result.request_ids) == sorted(scheduled)
         for name, ids in zip(result.request_ids, result.token_ids, strict=True):
             r = next(r for r in self.everyone if r.name == name)
             if not ids or r.finished:

@@ -255,6 +255,9 @@ class Runner:
     def _decode(self, ids: list[str], states: list[State], step: StepRequest) -> None:
         if sum(step.scheduled.values()) != len(ids):
             raise StepError(f"a decode step computes one token a request: {dict(step.scheduled)}")
+        # In the order of their rows, so that the logits of a full batch are sampled where they lie.
+        states = sorted(states, key=_row)
+        ids = [state.request_id for state in states]
         rows = [state.row for state in states]
         batch = Batch(ids, states, rows, [True] * len(ids))
         placement = self._samplers.place_decode(rows)
@@ -398,6 +401,10 @@ class Runner:
         for request_id in failed:
             ids[batch.ids.index(request_id)] = []
         return StepResult(batch.ids, ids, logprobs, failed)
+
+
+def _row(state: State) -> int:
+    return state.row
 
 
 def _select(logits: Any, rows: list[int]) -> Any:

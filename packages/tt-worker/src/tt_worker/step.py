@@ -48,7 +48,7 @@ class StepRequest:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a step produced, request by request in the engine's order.
+    """What a step produced, request by request as `request_ids` has them.
 
     token_ids:  one token, or none for a request whose prompt is not complete
     logprobs:   in the engine's own form, one entry a request; None when nobody asked
