@@ -59,16 +59,55 @@ def test_a_failed_build_leaves_nothing_in_the_cache(tmp_path: Path) -> None:
     assert list((tmp_path / "wheels").iterdir()) == []
 
 
-def test_an_installed_torch_is_held_and_triton_is_left_out() -> None:
+def test_an_installed_torch_and_numpy_are_held_and_triton_is_left_out() -> None:
     wanted = install_vllm.requirements(RELEASE, TARGET, Path("vllm.whl"))
-    assert wanted == ["torch==2.13.0+cpu", f"transformers{RELEASE.transformers}", "vllm.whl"]
+    assert wanted == ["torch==2.13.0+cpu", "numpy==2.3.5", f"transformers{RELEASE.transformers}", "vllm.whl"]
     assert install_vllm.excludes(TARGET) == ["triton"]
 
 
 def test_beside_ttnn_its_numpy_is_held_and_opencv_which_wants_another_is_left_out() -> None:
     target = replace(TARGET, ttnn="0.81.1", numpy="1.26.4")
     assert "numpy==1.26.4" in install_vllm.requirements(RELEASE, target, Path("vllm.whl"))
-    assert "opencv-python-headless" in install_vllm.excludes(target)
+    assert "needs numpy 2, which ttnn rules out" in install_vllm.left_out(target)["opencv-python-headless"]
+
+
+def test_beside_ttnn_a_numpy_that_is_not_there_yet_is_one_that_ttnn_can_use() -> None:
+    target = replace(TARGET, ttnn="0.81.1", numpy=None)
+    assert "numpy<2" in install_vllm.requirements(RELEASE, target, Path("vllm.whl"))
+
+
+def test_an_old_numpy_without_ttnn_is_kept_too() -> None:
+    target = replace(TARGET, numpy="1.26.4")
+    assert "numpy==1.26.4" in install_vllm.requirements(RELEASE, target, Path("vllm.whl"))
+    assert "the installed numpy 1.26.4 rules out" in install_vllm.left_out(target)["opencv-python-headless"]
+
+
+def test_an_opencv_that_is_there_is_kept_whatever_its_name() -> None:
+    target = replace(TARGET, opencv="opencv-python 4.9.0")
+    assert install_vllm.left_out(target)["opencv-python-headless"] == "opencv-python 4.9.0 is there and is kept"
+
+
+def test_the_plan_of_an_installation_that_is_there_is_empty(tmp_path: Path) -> None:
+    plan = install_vllm.plan(RELEASE, replace(TARGET, vllm="0.33.0"), tmp_path)
+    assert plan.already_there
+    assert plan.commands == ()
+    assert install_vllm.explain(plan, dry_run=True).endswith("is installed already: nothing to do")
+
+
+def test_the_plan_builds_once_and_names_what_it_keeps_and_leaves_out(tmp_path: Path) -> None:
+    plan = install_vllm.plan(RELEASE, TARGET, tmp_path)
+    assert [command.argv[0] for command in plan.commands[-1:]] == [TARGET.uv]
+    assert plan.kept == ("torch==2.13.0+cpu", "numpy==2.3.5")
+    wheel = tmp_path / "wheels" / install_vllm.wheel_name(RELEASE)
+    wheel.parent.mkdir()
+    wheel.touch()
+    assert len(install_vllm.plan(RELEASE, TARGET, tmp_path).commands) == 1
+
+
+def test_a_source_distribution_is_fetched_without_a_build(tmp_path: Path) -> None:
+    fetch = install_vllm.fetch_commands("0.34.0", TARGET, tmp_path)[-1]
+    assert fetch.argv[3] == "download"
+    assert {"--no-deps", "--no-binary", "vllm==0.34.0"} <= set(fetch.argv)
 
 
 def test_what_is_installed_already_is_not_installed_again(tmp_path: Path) -> None:
@@ -104,11 +143,11 @@ def test_without_uv_the_error_says_what_to_run(tmp_path: Path) -> None:
         install_vllm.find_uv(str(tmp_path / "python"), {"PATH": str(tmp_path)})
 
 
-def test_a_dry_run_prints_every_command_and_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    install_vllm.dry_run(RELEASE, TARGET, tmp_path)
-    printed = capsys.readouterr().out
+def test_a_dry_run_prints_every_command_and_changes_nothing(tmp_path: Path) -> None:
+    printed = install_vllm.explain(install_vllm.plan(RELEASE, TARGET, tmp_path), dry_run=True)
     assert "VLLM_TARGET_DEVICE=empty" in printed
-    assert "# excludes.txt: triton" in printed
+    assert "left out: triton: 1 GB, not used here" in printed
+    assert "kept: torch==2.13.0+cpu" in printed
     assert list(tmp_path.iterdir()) == []
 
 

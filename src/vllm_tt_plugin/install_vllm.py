@@ -40,10 +40,14 @@ def version(name):
     try: return m.version(name)
     except m.PackageNotFoundError: return None
 files = [str(f) for f in m.files("vllm") or ()] if version("vllm") else []
+opencv = [f"{name} {version(name)}" for name in (
+    "opencv-python-headless", "opencv-python", "opencv-contrib-python-headless", "opencv-contrib-python"
+) if version(name)]
 print(json.dumps({
     "python": sys.version_info[:2],
     "site": sysconfig.get_path("purelib"),
     "device_code": any(f.endswith(".so") for f in files),
+    "opencv": opencv[0] if opencv else None,
     "versions": {name: version(name) for name in ("vllm", "torch", "numpy", "ttnn")},
 }))
 """
@@ -55,7 +59,11 @@ class InstallError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The environment to install into. ``device_code``: its vLLM has compiled kernels, so is not the empty target."""
+    """The environment to install into.
+
+    device_code: its vLLM has compiled kernels, so is not the empty target
+    opencv:      name and version of whichever build of opencv is there
+    """
 
     python: str
     uv: str
@@ -66,6 +74,7 @@ class Target:
     numpy: str | None
     ttnn: str | None
     device_code: bool
+    opencv: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +117,8 @@ def inspect(python: str, uv: str) -> Target:
         raise InstallError(f"cannot run {python}: {done.stderr.strip()}")
     facts = json.loads(done.stdout)
     version = tuple(facts["python"])
-    return Target(python, uv, version, facts["site"], device_code=facts["device_code"], **facts["versions"])
+    found = {"device_code": facts["device_code"], "opencv": facts["opencv"], **facts["versions"]}
+    return Target(python, uv, version, facts["site"], **found)
 
 
 def wheel_name(release: Release) -> str:
@@ -192,21 +202,41 @@ def _workplace(wanted: Path, target: Target) -> Generator[Path, None, None]:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def excludes(target: Target) -> list[str]:
-    """Packages that vLLM's metadata asks for and a Tenstorrent environment does without.
+OPENCV = "opencv-python-headless"
 
-    triton: 1 GB, unused, and its presence makes vLLM choose another model runner.
-    opencv-python-headless: needs numpy 2 where ttnn needs numpy 1; only video input uses it.
+
+def left_out(target: Target) -> dict[str, str]:
+    """Packages that vLLM's metadata asks for and this environment does without, with the reason.
+
+    Every release wants an opencv that needs numpy 2, and ttnn needs numpy 1: they cannot be installed together.
     """
-    return ["triton", "opencv-python-headless"] if target.ttnn else ["triton"]
+    why = {"triton": "1 GB, not used here, and its presence makes vLLM choose another model runner"}
+    if target.opencv:
+        why[OPENCV] = f"{target.opencv} is there and is kept"
+    elif needs_numpy_1(target):
+        owner = "ttnn" if target.ttnn else f"the installed numpy {target.numpy}"
+        why[OPENCV] = f"it needs numpy 2, which {owner} rules out; only video input uses it"
+    return why
+
+
+def needs_numpy_1(target: Target) -> bool:
+    return target.ttnn is not None or (target.numpy or "2").startswith(("0.", "1."))
+
+
+def excludes(target: Target) -> list[str]:
+    """The names of :func:`left_out`."""
+    return list(left_out(target))
+
+
+def kept(target: Target) -> list[str]:
+    """Exact requirements for what is there and must stay: torch and numpy belong to whoever installed them."""
+    held = [f"{name}=={version}" for name, version in (("torch", target.torch), ("numpy", target.numpy)) if version]
+    return [*held, "numpy<2"] if target.ttnn and not target.numpy else held
 
 
 def requirements(release: Release, target: Target, wheel: Path) -> list[str]:
-    """The wheel, and what is held: the installed torch, ttnn's numpy if there is ttnn, the row's transformers."""
-    held = [f"torch=={target.torch}"] if target.torch else []
-    if target.ttnn and target.numpy:
-        held.append(f"numpy=={target.numpy}")
-    return [*held, f"transformers{release.transformers}", str(wheel)]
+    """What is kept, the row's transformers, and the wheel: it carries the requirements file of its sources."""
+    return [*kept(target), f"transformers{release.transformers}", str(wheel)]
 
 
 def install_command(target: Target, wanted: Sequence[str], excluded: Path, *, quiet: bool = True) -> Command:
@@ -215,11 +245,15 @@ def install_command(target: Target, wanted: Sequence[str], excluded: Path, *, qu
     return Command(argv)
 
 
-def install(release: Release, target: Target, *, cache: Path, run: Run) -> bool:
-    """Installs the release; False when it was there already. InstallError when Python does not fit."""
+def check_python(release: Release, target: Target) -> None:
     if not compat.admits(release.python, target.version):
         here = ".".join(map(str, target.version))
         raise InstallError(f"{target.python} is Python {here}: vLLM {release.vllm} needs {release.python}")
+
+
+def install(release: Release, target: Target, *, cache: Path, run: Run) -> bool:
+    """Installs the release; False when it was there already. InstallError when Python does not fit."""
+    check_python(release, target)
     if target.vllm == release.vllm and not target.device_code:
         return False
     wheel = build_wheel(release, target, cache=cache, run=run)
@@ -250,15 +284,42 @@ def announce_and_execute(command: Command) -> None:
     execute(command)
 
 
-def dry_run(release: Release, target: Target, cache: Path) -> None:
-    """Prints what an installation would run, in order; changes nothing."""
-    wheel = cache / "wheels" / wheel_name(release)
-    if not wheel.exists():
-        work = wheel.parent / "WORK"
-        for command in [*build_commands(release, target, work), tag_command(work / "out" / "vllm-*.whl", work)]:
-            announce(command)
-    print(f"# excludes.txt: {' '.join(excludes(target))}")
-    announce(install_command(target, requirements(release, target, wheel), Path("excludes.txt")))
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an installation does. ``commands`` is empty when there is nothing to do."""
+
+    release: Release
+    already_there: bool
+    commands: tuple[Command, ...]
+    kept: tuple[str, ...]
+    excluded: tuple[tuple[str, str], ...]
+
+
+def plan(release: Release, target: Target, cache: Path) -> Plan:
+    """The plan of an installation, in order. Changes nothing. InstallError when Python does not fit."""
+    check_python(release, target)
+    there = target.vllm == release.vllm and not target.device_code
+    commands: list[Command] = []
+    if not there:
+        wheel = cache / "wheels" / wheel_name(release)
+        if not wheel.exists():
+            work = wheel.parent / "WORK"
+            commands += [*build_commands(release, target, work), tag_command(work / "out" / "vllm-*.whl", work)]
+        commands.append(install_command(target, requirements(release, target, wheel), Path("excludes.txt")))
+    return Plan(release, there, tuple(commands), tuple(kept(target)), tuple(left_out(target).items()))
+
+
+def explain(plan: Plan, *, dry_run: bool) -> str:
+    """The plan in words; for a dry run with its commands."""
+    if plan.already_there:
+        return f"vLLM {plan.release.vllm} (empty target) is installed already: nothing to do"
+    lines = [f"{'would install' if dry_run else 'installed'} vLLM {plan.release.vllm} (empty target)"]
+    lines += [f"kept: {requirement}" for requirement in plan.kept]
+    lines += [f"left out: {name}: {why}" for name, why in plan.excluded]
+    if dry_run:
+        lines.append(f"excludes.txt: {' '.join(name for name, _ in plan.excluded)}")
+        lines += [f"+ {command}" for command in plan.commands]
+    return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -275,12 +336,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         release = matrix.row(options.version)
         target = inspect(options.python, find_uv(options.python))
-        if options.dry_run:
-            dry_run(release, target, cache_dir())
-        elif install(release, target, cache=cache_dir(), run=announce_and_execute):
-            print(f"installed vLLM {release.vllm} (empty target); torch {target.torch} kept")
-        else:
-            print(f"vLLM {release.vllm} (empty target) is installed already")
+        planned = plan(release, target, cache_dir())
+        if not options.dry_run:
+            install(release, target, cache=cache_dir(), run=announce_and_execute)
+        print(explain(planned, dry_run=options.dry_run))
     except (InstallError, CompatError) as error:
         print(f"install_vllm: {error}", file=sys.stderr)
         return 1

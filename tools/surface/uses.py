@@ -92,12 +92,15 @@ def _strings(root: Path) -> set[Use]:
     uses: set[Use] = set()
     for path in all_files(root):
         file = str(path.relative_to(root))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        places = {id(each) for node in ast.walk(tree) if isinstance(node, ast.Tuple) for each in node.elts}
+        for node in ast.walk(tree):
             if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
                 continue
             text = node.value
             if MODULE_STRING.fullmatch(text) and not NOT_MODULES.fullmatch(text):
-                uses.add(Use(f"{text}:", "module", file, node.lineno))
+                # One of several places in a tuple: which of them a release has is found out.
+                uses.add(Use(f"{text}:", "choice" if id(node) in places else "module", file, node.lineno))
             elif VARIABLE_STRING.fullmatch(text) and text not in OWN_VARIABLES:
                 uses.add(Use(f"vllm.envs:{text}", "variable", file, node.lineno))
     return uses
