@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from vllm.v1.core.sched.interface import PauseState
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 # `schedule()` passes over a running request whose `next_decode_eligible_step` lies ahead; meant for pipeline
 # parallelism, honoured for every request. It is what makes a pass see one phase only.
 CAN_DEFER_RUNNING = "next_decode_eligible_step" in Scheduler.schedule.__code__.co_names
+
+# Since 0.26 `update_from_output` ends requests whose grammar does not compile: the only door to end one with an error.
+CAN_END_FAILED = "grammar_compile_error_reqs" in Scheduler.update_from_output.__code__.co_names
 
 # 0.31 replaced `skipped_waiting` by `kv_holding_waiting`; what waits on a grammar stays in `waiting` since then.
 _WAITING_QUEUES = ("waiting", "skipped_waiting", "kv_holding_waiting")
@@ -47,6 +51,21 @@ def count_admissible(scheduler: Scheduler) -> int:
         return sum(map(len, queues)) - scheduler.num_waiting_for_streaming_input
     # A paused scheduler of 0.31 and later still admits requests that hold KV blocks.
     return len(getattr(scheduler, "kv_holding_waiting", ()))
+
+
+def fail_requests(scheduler: Scheduler, failed: Mapping[str, str]) -> None:
+    """Let the next `update_from_output` end these requests (id -> why), by the way of a grammar that does not compile.
+
+    0.29 to 0.33 turned the set of ids into a mapping to the error that the client reads; before, it reads none.
+    """
+    pending = scheduler.grammar_compile_error_reqs
+    if isinstance(pending, set):
+        pending.update(failed)
+        return
+    from vllm.outputs import RequestError
+
+    for request_id, why in failed.items():
+        pending[request_id] = RequestError(code="server_error", message=why)
 
 
 def tokens_in_flight_end(request: Request, max_model_len: int) -> bool:

@@ -37,6 +37,7 @@ class TTLaneCoordinator(SchedulerInterface):
     # Read by EngineCore. A lane has none: PhasedScheduler refuses KV connectors.
     connector = None
     ec_connector = None
+    ends_failed_requests = _compat.CAN_END_FAILED
 
     def __init__(self, vllm_config: VllmConfig, *args: Any, **kwargs: Any) -> None:
         lanes = lane_count(vllm_config)

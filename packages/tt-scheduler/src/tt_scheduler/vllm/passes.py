@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,11 @@ from tt_scheduler.vllm.ordering import order_waiting
 
 if TYPE_CHECKING:
     from vllm.v1.core.sched.output import SchedulerOutput
+    from vllm.v1.engine import EngineCoreOutputs
+    from vllm.v1.outputs import ModelRunnerOutput
+
+
+logger = logging.getLogger("vllm.tt.scheduler")
 
 
 class PhasedScheduler(AsyncScheduler):
@@ -25,6 +31,9 @@ class PhasedScheduler(AsyncScheduler):
     AsyncScheduler is the base with asynchronous scheduling off as well: its placeholders are added when a token is
     scheduled and taken away when it arrives, so between two synchronous steps there are none.
     """
+
+    # Asked by the worker, which reports requests that it cannot go on with as `failed_requests` of its output.
+    ends_failed_requests = _compat.CAN_END_FAILED
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -59,6 +68,19 @@ class PhasedScheduler(AsyncScheduler):
         self._pass_over(prefill_chunks=permit.phase is not Phase.PREFILL)
         with self._limited(permit):
             return super().schedule(throttle_prefills)
+
+    def update_from_output(
+        self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
+    ) -> dict[int, EngineCoreOutputs]:
+        """vLLM's, which also ends the requests that the worker reports as failed: finish reason "error", HTTP 500."""
+        failed: dict[str, str] = getattr(model_runner_output, "failed_requests", {})
+        # One that finished in the meantime is reported too: it has no mask any more.
+        living = {id_: why for id_, why in failed.items() if (r := self.requests.get(id_)) and not r.is_finished()}
+        if living:
+            for why in living.values():
+                logger.error("%s", why)
+            _compat.fail_requests(self, living)
+        return super().update_from_output(scheduler_output, model_runner_output)
 
     def _pass_over(self, prefill_chunks: bool) -> None:
         """Let the next `schedule()` pass over running requests of one kind. Lasts for that one call."""
