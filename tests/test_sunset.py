@@ -38,10 +38,11 @@ KEPT = {
 
 @dataclass(frozen=True)
 class Part:
-    """A function, constant or fallback import of a _compat.py, and the names that it asks a release for."""
+    """A function, constant or fallback import of a _compat.py; the names it asks a release for, and all it uses."""
 
     name: str
     probes: tuple[str, ...]
+    uses: tuple[str, ...]
 
 
 def parts() -> list[Part]:
@@ -52,8 +53,9 @@ def parts() -> list[Part]:
             name = named(node)
             if name is not None:
                 lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
-                asked = {use.symbol for use in PROBES if use.file == file and use.line in lines}
-                found.append(Part(f"{package}.{name}", tuple(sorted(asked))))
+                used = [use for use in USES if use.file == file and use.line in lines]
+                asked = {use.symbol for use in used if use in PROBES}
+                found.append(Part(f"{package}.{name}", tuple(asked), tuple({use.symbol for use in used})))
     return found
 
 
@@ -68,10 +70,13 @@ def named(node: ast.stmt) -> str | None:
 
 
 def unneeded(part: Part, rows: Sequence[str]) -> list[str]:
-    """What to delete when these are the rows: names that none has, and the whole part when no two rows differ."""
-    has = {symbol: [HELD[version].get(symbol) is not None for version in rows] for symbol in part.probes}
-    gone = [f"no row has {symbol}: delete it from {part.name}" for symbol, answers in has.items() if not any(answers)]
-    if all(all(answers) or not any(answers) for answers in has.values()):
+    """What to delete when these are the rows: names that none has, and the whole part when no two rows differ.
+
+    Rows differ when one has a name that another lacks, or has it with another type.
+    """
+    held = {symbol: [HELD[version].get(symbol) for version in rows] for symbol in (*part.probes, *part.uses)}
+    gone = [f"no row has {symbol}: delete it from {part.name}" for symbol in part.probes if not any(held[symbol])]
+    if all(value == answers[0] for answers in held.values() for value in answers):
         gone.append(f"every row gives {part.name} the same answer: replace it by that answer")
     return gone
 

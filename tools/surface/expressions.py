@@ -188,6 +188,15 @@ class Reader:
             case ast.List(elts=elements):
                 items = [self._expression(each) for each in elements]
                 return Many(items[0]) if items and items[0] is not None else None
+            case ast.Compare(
+                left=ast.Constant(value=str(text)),
+                ops=[ast.In()],
+                comparators=[ast.Attribute(value=ast.Attribute(value=function, attr="__code__"), attr="co_names")],
+            ):
+                asked = self._expression(function)
+                if isinstance(asked, Foreign):
+                    self._note(f"{asked.path}.__mentions__.{text}", "optional", node.lineno)
+                return None
             case ast.Lambda(args=arguments, body=body):
                 for argument, default in zip(arguments.args[::-1], arguments.defaults[::-1], strict=False):
                     self._bind(ast.Name(argument.arg), self._expression(default), None)

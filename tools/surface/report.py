@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from surface.snapshot import Snapshot, Value
 from surface.uses import Use
@@ -57,14 +57,22 @@ def flat(symbols: Mapping[str, Value]) -> dict[str, str]:
 def compare(before: Snapshot, after: Snapshot, uses: Iterable[Use]) -> list[Change]:
     """Every difference in what we use. A symbol that only one snapshot knows of is compared all the same."""
     users: dict[str, list[Use]] = {}
-    for use in uses:
-        users.setdefault(use.symbol, []).append(use)
+    known = list(uses)
+    asked = {use.symbol for use in known if use.how in PROBED}
+    for use in known:
+        behind = behind_a_question(use.symbol, asked)
+        users.setdefault(use.symbol, []).append(replace(use, how="optional") if behind else use)
     old, new = flat(before.symbols), flat(after.symbols)
     return [
         change
         for symbol in sorted(old.keys() | new.keys())
         for change in _change(symbol, old.get(symbol), new.get(symbol), _users(symbol, users), new)
     ]
+
+
+def behind_a_question(symbol: str, asked: Collection[str]) -> bool:
+    """Whether a path goes through something that is asked for: where that is absent, the rest is not reached."""
+    return any(symbol.startswith((f"{each}.", f"{each}(", f"{each}[")) for each in asked)
 
 
 def _users(symbol: str, users: Mapping[str, list[Use]]) -> list[Use]:

@@ -39,6 +39,10 @@ def take(vllm: str, release: Release, uses: Iterable[Use]) -> Snapshot:
 def value_of(release: Release, symbol: str, with_body: bool = False) -> Value:
     owner, _, last = symbol.rpartition(".")
     try:
+        if owner.endswith(".__mentions__"):
+            function = release.follow(owner.removesuffix(".__mentions__"))
+            named = function is not None and re.search(rf"\b{last}\b", release.text_of(function))
+            return "mentioned" if named else None
         if last in ("__fields__", "__abstract__"):
             kind = release.follow(owner)
             if kind is None:

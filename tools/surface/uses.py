@@ -53,10 +53,12 @@ def derive(root: Path) -> list[Use]:
 
 def _imported(source: Source) -> set[Use]:
     package = source.path.endswith("__init__.py")
+    # Inside `try`, and inside a function of a _compat.py, where a question has been asked before.
+    doors = (ast.Try, ast.FunctionDef) if source.path.endswith("/_compat.py") else (ast.Try,)
     tried = {
         each.lineno
         for node in ast.walk(source.tree)
-        if isinstance(node, ast.Try)
+        if isinstance(node, doors)
         for each in ast.walk(node)
         if isinstance(each, ast.ImportFrom)
     }
