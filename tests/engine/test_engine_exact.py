@@ -72,6 +72,11 @@ RUNS = {
     ),
     "12 sequences on a class that knows 8 and 16": Run({"max_num_seqs": 12}, DEVICE, model=SIZED),
     "multiprocess executor": Run({"distributed_executor_backend": "mp"}, DEVICE),
+    "a class as tt-metal had it in June 2026": Run(
+        {"max_num_seqs": 8},
+        DEVICE,
+        {"TT_HOST_FACE": "june", "TT_MODEL_CLASS_OVERRIDES": "LlamaForCausalLM=tt_hostmesh.presented:Llama"},
+    ),
     "priority": Run({"scheduling_policy": "priority"}, DEVICE),
 }
 

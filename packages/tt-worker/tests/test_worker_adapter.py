@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from tt_sampling.parameters import TTSamplingParams
 from tt_worker.adapter import ModelAdapter, TraceMode
 from tt_worker.inputs import DecodeInputs, PrefillInputs
 from tt_worker.loading import LoadRequest, load
 from tt_worker.methods import AdapterError, Method
-from tt_worker.outcome import outcome_of
+from tt_worker.outcome import outcome_of, token_ids
 from tt_worker.reload import ReloadPlan
 from tt_worker.warmup import WarmupPlan, warm_up
 
@@ -275,3 +276,30 @@ def test_one_group_sends_no_table_by_layer() -> None:
     model = Open()
     adapter(model).prefill(prefill_inputs(), None)
     assert "page_tables_per_layer" not in model.seen
+
+
+@pytest.mark.parametrize("on_device", [True, False])
+def test_rows_beyond_their_number_are_prefilled_one_by_one_on_a_legacy_class(on_device: bool) -> None:
+    """A class of mid-2026 that computes rows together writes results by slot (contract 7). Fails when they go in one
+    call."""
+    seen: list[tuple[list[int], list[float] | None]] = []
+
+    class June(Open):
+        def prefill_forward(self, *, tokens: Any, empty_slots: Any, sampling_params: Any = None, **rest: Any) -> Any:
+            if len(empty_slots) > 1 and max(empty_slots) >= len(empty_slots):
+                raise IndexError("index 3 is out of bounds for dimension 0 with size 2")
+            seen.append((tokens[0].tolist(), sampling_params and sampling_params.temperature))
+            if sampling_params:
+                return tokens[:, -1:].long(), torch.ones(len(tokens))
+            return torch.full((len(tokens), 1, V), float(tokens[0, 0]))
+
+    driven = ModelAdapter(June(), rows=4, vocab_size=V, trace=TraceMode.of("all"), event_synchronize=lambda event: None)
+    tokens, ends = np.array([[1, 2, 3], [4, 5, 0]], np.int32), np.array([3, 2], np.int64)
+    inputs = PrefillInputs(tokens, (np.zeros((2, 2), np.int32),), np.zeros(2, np.int32), ends, [0, 3])
+    sampling = TTSamplingParams([0.0, 0.5], [1, 1], [1.0, 1.0], seed=[None, 7]) if on_device else None
+    outcome = driven.prefill(inputs, sampling)
+    assert seen == [([1, 2, 3], [0.0] if on_device else None), ([4, 5], [0.5] if on_device else None)]
+    if on_device:
+        assert token_ids(outcome.tokens) == [3, 5]
+    else:
+        assert outcome.logits[:, 0].tolist() == [1.0, 4.0]

@@ -1,6 +1,6 @@
 """What a request asks of the sampler, and the object a model's device sampler takes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 GREEDY_BELOW = 1e-5
 """A temperature below this means argmax (vLLM: `sampler._SAMPLING_EPS`)."""
@@ -30,6 +30,14 @@ class TTSamplingParams:
     seed: list[int | None] | int = 0
     num_logprobs: list[int] | None = None
     enable_log_probs: list[bool] | None = None
+
+
+def one_row(params: TTSamplingParams | None, i: int) -> TTSamplingParams | None:
+    """The parameters of row i alone."""
+    if params is None:
+        return None
+    values = {field.name: getattr(params, field.name) for field in fields(params)}
+    return TTSamplingParams(**{k: [v[i]] if isinstance(v, list) else v for k, v in values.items()})
 
 
 @dataclass(frozen=True, slots=True)

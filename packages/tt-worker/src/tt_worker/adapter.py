@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tt_sampling.parameters import one_row
 from tt_worker.inputs import DecodeInputs, PrefillInputs
 from tt_worker.methods import AdapterError, Method, optional_method
-from tt_worker.outcome import Outcome, is_host_result, outcome_of
+from tt_worker.outcome import Outcome, is_host_result, joined, outcome_of
 from tt_worker.reload import ReloadPlan
 
 
@@ -35,14 +36,22 @@ class ModelAdapter:
     """Built once from the model object: which methods it has, which keywords they take, which decode protocol it
     speaks.
 
-    rows: B, the rows of every decode call.
+    rows: B, the rows of every decode call, of all lanes.
     """
 
     def __init__(
-        self, model: Any, *, rows: int, vocab_size: int, trace: TraceMode, event_synchronize: Callable[[Any], None]
+        self,
+        model: Any,
+        *,
+        rows: int,
+        vocab_size: int,
+        trace: TraceMode,
+        event_synchronize: Callable[[Any], None],
+        lanes: int = 1,
     ) -> None:
         self.model = model
         self.rows = rows
+        self.lanes = lanes
         self.vocab_size = vocab_size
         self.trace = trace
         self._event_synchronize = event_synchronize
@@ -60,8 +69,16 @@ class ModelAdapter:
     def prefill(self, inputs: PrefillInputs, sampling: Any | None) -> Outcome:
         """Run a prefill and wait for it. `sampling`: the device's parameters, or None to get logits.
 
-        Rows of the outcome are in the order of `inputs.rows`.
+        Rows of the outcome are in the order of `inputs.rows`. A legacy class that computes several rows at once writes
+        their results by slot, and fails where a slot is not below their number: it is given such rows one by one.
+        Source: tt-metal contract 7.
         """
+        count = len(inputs.rows)
+        if self.reload_commands or self.lanes > 1 or count == 1 or max(inputs.rows) < count:
+            return self._call_prefill(inputs, sampling)
+        return joined([self._call_prefill(inputs.one(i), one_row(sampling, i)) for i in range(count)])
+
+    def _call_prefill(self, inputs: PrefillInputs, sampling: Any | None) -> Outcome:
         required = {
             "tokens": torch.from_numpy(inputs.tokens),
             **self._tables(inputs.page_tables),

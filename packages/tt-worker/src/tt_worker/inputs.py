@@ -29,6 +29,17 @@ class PrefillInputs:
     ends: NDArray[np.int64]
     rows: list[int]
 
+    def one(self, i: int) -> PrefillInputs:
+        """The same for row i alone."""
+        line = slice(i, i + 1)
+        return PrefillInputs(
+            self.tokens[line, : int(self.ends[i])],
+            tuple(table[line] for table in self.page_tables),
+            self.start_pos[line],
+            self.ends[line],
+            self.rows[line],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class DecodeInputs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -61,6 +62,28 @@ def outcome_of(value: Any, *, rows: int, vocab_size: int, label: str) -> Outcome
             "neither one token a row nor logits (tt-metal contract 1.5 and 1.7)"
         )
     return Outcome(result.reshape(-1), None, logprobs)
+
+
+def joined(outcomes: Sequence[Outcome]) -> Outcome:
+    """Several calls' outcomes as that of one. They are of one kind: one model, one question."""
+
+    def rows_of(parts: list[torch.Tensor | None]) -> torch.Tensor | None:
+        present = [part for part in parts if part is not None]
+        return torch.cat(present) if len(present) == len(parts) else None
+
+    return Outcome(
+        rows_of([outcome.tokens for outcome in outcomes]),
+        rows_of([outcome.logits for outcome in outcomes]),
+        _joined_logprobs([outcome.logprobs for outcome in outcomes]),
+    )
+
+
+def _joined_logprobs(parts: list[Any]) -> Any:
+    if all(isinstance(part, torch.Tensor) for part in parts):
+        return torch.cat([part.reshape(-1) for part in parts])
+    if all(isinstance(part, tuple | list) for part in parts):
+        return tuple(torch.cat([part[k].reshape(1, -1) for part in parts]) for k in range(2))
+    return None
 
 
 def picked_tokens(outcome: Outcome, lines: list[int]) -> list[int]:

@@ -101,6 +101,7 @@ class TTWorker(WorkerBase):
             vocab_size=self.model_config.get_vocab_size(),
             trace=self.trace,
             event_synchronize=self.runtime.event_synchronize,
+            lanes=self.lanes,
         )
         logger.info(
             "TTModelRunner: trace_mode=%s, sample_on_device_mode=%s, enable_model_warmup=%s",
