@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import typer
-from click.testing import Result
 from typer.testing import CliRunner
 
 from tt_platform.detect import Fact, Facts
@@ -22,7 +21,7 @@ doctoring = sys.modules["vllm_tt_plugin.cli.doctor"]
 installing = sys.modules["vllm_tt_plugin.cli.install_vllm"]
 
 
-def run(*arguments: str, **environ: str) -> Result:
+def run(*arguments: str, **environ: str) -> Any:
     return CliRunner().invoke(app, arguments, env={"TT_RUNTIME": "host", **environ})
 
 
