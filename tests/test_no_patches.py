@@ -89,7 +89,7 @@ def test_no_source_assigns_into_a_foreign_module_or_class(path: Path) -> None:
         "type(thing).schedule = mine",
         "thing.__class__.schedule = mine",
         "thing.__class__ = Mine",
-        "sys.modules['vllm.x'] = mine",
+        "sys.modules[NAME] = mine",
         "Scheduler.count += 1",
     ],
 )
