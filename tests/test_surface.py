@@ -208,6 +208,8 @@ def test_a_fake_next_release_with_one_method_renamed_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """0.33.0 under the name 0.34.0, where ModelConfig.get_total_num_kv_heads is called something else."""
+    if (compat.installed_vllm() or "").partition("+")[0] != "0.33.0":
+        pytest.skip("the fake is made from 0.33.0")
     release = Release(read_release(site_packages()))
     take("0.33.0", release, USES)
     for name in [name for name in release.files if release.was_read(name)]:

@@ -20,6 +20,7 @@ from vllm_tt_plugin.cli import app, audit, inventory
 from vllm_tt_plugin.cli.points import cadence, interface, isolation, patched, pinning, scheduling
 from vllm_tt_plugin.cli.points.finding import Finding
 from vllm_tt_plugin.cli.points.scheduling import Limits
+from vllm_tt_plugin.serving import ServerError
 
 MATRIX = compat.load()
 auditing = sys.modules["vllm_tt_plugin.cli.audit"]
@@ -268,6 +269,35 @@ def test_the_report_has_a_table_and_the_evidence_of_each_point(monkeypatch: pyte
     assert "## Point 1: fail\n\n* evidence\n\nDo: this" in done.stdout
     assert (tmp_path / "audit.md").read_text() == done.stdout
     assert len(json.loads(CliRunner().invoke(app, ["audit", "--json"]).stdout)) == 2
+
+
+def test_a_server_that_does_not_start_is_no_evidence_and_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(folder: Path) -> None:
+        raise ServerError("the server ended with code 1\nValueError: no such thing")
+
+    monkeypatch.setattr(auditing.trial, "available", lambda: True)
+    monkeypatch.setattr(auditing.trial, "run", fails)
+    monkeypatch.setattr(auditing.compat, "installed_vllm", lambda: "0.33.0")
+    for finding in auditing.served():
+        assert finding.verdict == "unknown"
+        assert "ValueError: no such thing" in finding.evidence
+
+
+def test_without_vllm_or_the_software_mesh_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auditing.compat, "installed_vllm", lambda: "0.33.0")
+    monkeypatch.setattr(auditing.trial, "available", lambda: False)
+    assert {finding.do for finding in auditing.served()} == {
+        "install the software mesh: `pip install 'vllm-tt-plugin[host]'`"
+    }
+    monkeypatch.setattr(auditing.compat, "installed_vllm", lambda: None)
+    assert {finding.do for finding in auditing.served()} == {"`vllm-tt install-vllm`"}
+
+
+def test_a_report_that_cannot_be_written_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(auditing, "look", lambda pinned, offline: findings("pass"))
+    done = CliRunner().invoke(app, ["audit", "--report", str(tmp_path / "none" / "audit.md")])
+    assert done.exit_code == 2
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from vllm_tt_plugin import compat
-from vllm_tt_plugin.cli.answer import AsJson, print_json, verb
+from vllm_tt_plugin.cli.answer import AsJson, VerbError, print_json, verb
 from vllm_tt_plugin.cli.manifest import read as read_manifest
 from vllm_tt_plugin.cli.points import cadence, interface, isolation, pinning, scheduling, trial
 from vllm_tt_plugin.cli.points.finding import Finding
@@ -36,7 +36,10 @@ def audit(
     findings = look(pinned, offline=offline)
     text = markdown(findings)
     if report is not None:
-        report.write_text(text, encoding="utf-8")
+        try:
+            report.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise VerbError(f"--report {report}: {error.strerror}; choose a file that can be written") from error
     if as_json:
         print_json([asdict(finding) for finding in findings])
     else:
@@ -62,12 +65,19 @@ def served() -> list[Finding]:
     if not trial.available():
         do = "install the software mesh: `pip install 'vllm-tt-plugin[host]'`"
         return [Finding(point, "unknown", ("tt-hostmesh is not installed",), do) for point in points]
-    with tempfile.TemporaryDirectory(prefix="vllm-tt-audit-") as folder:
-        found = trial.run(Path(folder))
-    return [
-        scheduling.judge(found.steps, trial.LIMITS, found.asked, found.answered),
-        interface.judge(interface.stock_schema(), found.schema, compat.installed_vllm()),
-    ]
+    try:
+        with tempfile.TemporaryDirectory(prefix="vllm-tt-audit-") as folder:
+            found = trial.run(Path(folder))
+    except trial.FAILURES as error:
+        why = tuple(line for line in str(error).splitlines() if line.strip())
+        return [Finding(point, "unknown", ("no trial could be run", *why), "`vllm-tt doctor`") for point in points]
+    scheduler = scheduling.judge(found.steps, trial.LIMITS, found.asked, found.answered)
+    try:
+        stock = interface.stock_schema()
+    except RuntimeError as error:
+        evidence = ("stock vLLM's schema cannot be made", str(error))
+        return [scheduler, Finding(interface.POINT, "unknown", evidence, "`nox -s surface` for this release")]
+    return [scheduler, interface.judge(stock, found.schema, compat.installed_vllm())]
 
 
 def code_of(findings: Sequence[Finding]) -> int:

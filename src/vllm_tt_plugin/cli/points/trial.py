@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vllm_tt_plugin.cli.points.scheduling import Limits
-from vllm_tt_plugin.serving import Server
+from vllm_tt_plugin.serving import Server, ServerError
 
 LIMITS = Limits(rows=8, tokens=256, streak=2)
 """The launch below, and decode_interleave_prefill_steps, whose default is 2."""
@@ -39,13 +39,17 @@ class Trial:
     schema: dict[str, Any]
 
 
+# What a trial may end with: the server, a request to it (urllib's errors are OSErrors), or the maker of the model.
+FAILURES = (ServerError, OSError, subprocess.CalledProcessError)
+
+
 def available() -> bool:
     """Whether the software mesh is installed."""
     return find_spec("tt_hostmesh") is not None
 
 
 def run(folder: Path) -> Trial:
-    """Serve a model without weights, send the load, stop. Raises ServerError when the server does not start or stop."""
+    """Serve a model without weights, send the load, stop. Raises one of FAILURES."""
     checkpoint = folder / "model"
     maker = [sys.executable, "-m", "tt_hostmesh.synthetic.checkpoint", str(checkpoint), "--decode-ms", "5"]
     subprocess.run(maker, check=True, capture_output=True)
