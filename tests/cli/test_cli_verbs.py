@@ -101,6 +101,12 @@ def test_doctor_ends_with_1_when_this_environment_cannot_serve() -> None:
     assert "VLLM_PLUGINS" in done.stdout
 
 
+def test_doctor_tells_an_override_that_cannot_be_read() -> None:
+    done = run("doctor", TT_MODEL_CLASS_OVERRIDES="broken")
+    assert done.exit_code == 1
+    assert "entry 'broken': there is no '='" in done.stdout
+
+
 def test_of_several_faults_the_worst_comes_first() -> None:
     assert doctoring.next_step([Check("a", "warn", "", "A"), Check("b", "fail", "", "B")]) == "b: B"
     assert doctoring.next_step([Check("a", "ok", "")]).startswith("serve")

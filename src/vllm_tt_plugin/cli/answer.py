@@ -68,7 +68,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
     for row in rows:
         table.add_row(*row)
     console = Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
-    console.print(table)
+    with console.capture() as captured:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def worst(states: Iterable[str], order: Sequence[str] = ("ok", "warn", "fail")) -> str:

@@ -141,11 +141,14 @@ def target_variable(environ: Mapping[str, str]) -> Check:
 
 def models(environ: Mapping[str, str]) -> Check:
     """How many architectures have a class that can be imported here."""
-    from tt_registry import known
+    from tt_registry import OverrideError, known
     from tt_registry.tables import as_json
 
     runtime = "host" if environ.get("TT_RUNTIME") == "host" else "ttnn"
-    answers = [as_json(each) for each in known(runtime=runtime)]
+    try:
+        answers = [as_json(each) for each in known(runtime=runtime)]
+    except OverrideError as error:
+        return Check("models", "fail", str(error), str(error))
     usable = sum(bool(answer["importable"]) for answer in answers)
     found = f"{usable} of {len(answers)} architectures have a class that can be imported"
     do = (
