@@ -49,6 +49,7 @@ class Asked:
     running: bool = False
     finished: bool = False
     lane: int = 0
+    told_its_end: bool = True
 
 
 @dataclass(frozen=True)
@@ -106,9 +107,8 @@ class Engine:
         rng = self.random
         host = rng.random() < 0.25
         prompt = [rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 22))]
-        return Asked(
-            f"r{number}", prompt, rng.randint(1, 12), RowSampling(temperature=0, logit_bias={1: 0.0} if host else {})
-        )
+        sampling = RowSampling(temperature=0, logit_bias={1: 0.0} if host else {})
+        return Asked(f"r{number}", prompt, rng.randint(1, 12), sampling, told_its_end=rng.random() < 0.7)
 
     def run(self) -> None:
         for _ in range(4000):
@@ -178,7 +178,10 @@ class Engine:
             count = min(budget, r.target)
             if self.grow(r, count) is None:
                 continue
-            admissions.append(Admission(r.name, r.prompt, list(r.output), 0, self.table_of(r), r.sampling, r.lane))
+            ends_at = len(r.prompt) + r.max_tokens if r.told_its_end else None
+            admissions.append(
+                Admission(r.name, r.prompt, list(r.output), 0, self.table_of(r), r.sampling, r.lane, ends_at=ends_at)
+            )
             scheduled[r.name] = count
             r.computed, r.running = count, True
             budget -= count
