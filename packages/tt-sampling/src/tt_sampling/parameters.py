@@ -1,6 +1,7 @@
 """What a request asks of the sampler, and the object a model's device sampler takes."""
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 GREEDY_BELOW = 1e-5
 """A temperature below this means argmax (vLLM: `sampler._SAMPLING_EPS`)."""
@@ -36,8 +37,12 @@ def one_row(params: TTSamplingParams | None, i: int) -> TTSamplingParams | None:
     """The parameters of row i alone."""
     if params is None:
         return None
-    values = {field.name: getattr(params, field.name) for field in fields(params)}
-    return TTSamplingParams(**{k: [v[i]] if isinstance(v, list) else v for k, v in values.items()})
+    values: dict[str, Any] = {field.name: getattr(params, field.name) for field in fields(params)}
+    return TTSamplingParams(**{k: _pick(v, i) for k, v in values.items()})
+
+
+def _pick(value: Any, i: int) -> Any:
+    return [value[i]] if isinstance(value, list) else value
 
 
 @dataclass(frozen=True, slots=True)

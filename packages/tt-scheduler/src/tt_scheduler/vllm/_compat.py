@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.scheduler import Scheduler
@@ -58,7 +58,7 @@ def fail_requests(scheduler: Scheduler, failed: Mapping[str, str]) -> None:
 
     0.29 to 0.33 turned the set of ids into a mapping to the error that the client reads; before, it reads none.
     """
-    pending = scheduler.grammar_compile_error_reqs
+    pending: Any = scheduler.grammar_compile_error_reqs
     if isinstance(pending, set):
         pending.update(failed)
         return

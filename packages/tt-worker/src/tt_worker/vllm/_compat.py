@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 try:  # moved in 0.33
     from vllm.v1.core.kv_cache_planning import get_kv_cache_groups
 except ImportError:
-    from vllm.v1.core.kv_cache_utils import get_kv_cache_groups
+    from vllm.v1.core.kv_cache_utils import get_kv_cache_groups  # pyright: ignore[reportAttributeAccessIssue]
 
 __all__ = ["block_copies", "get_kv_cache_groups", "output_of_admission"]
 

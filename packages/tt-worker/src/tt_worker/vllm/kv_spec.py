@@ -115,4 +115,4 @@ def _by_layer(group: Any) -> dict[str, KVCacheSpec]:
     spec = group.kv_cache_spec
     if isinstance(spec, UniformTypeKVCacheSpecs):
         return {name: spec.kv_cache_specs[name] for name in group.layer_names}
-    return dict.fromkeys(group.layer_names, spec)
+    return {name: spec for name in group.layer_names}  # noqa: C420 - fromkeys loses the type
