@@ -6,7 +6,7 @@ export OMP_WAIT_POLICY ?= passive
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test lint types setup setup-dev clean
+.PHONY: help demo serve test test-long lint types setup setup-dev clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,6 +19,9 @@ serve: setup ## the same, but keep the server up until Ctrl-C (PORT=8000)
 
 test: setup-dev ## run every check and every test: lint, types, all vLLM releases of the matrix, wheels
 	@$(BIN)/nox
+
+test-long: setup-dev ## the few tests that take a minute or more; CI runs them too
+	@$(BIN)/nox -s long
 
 lint: setup-dev ## ruff and the rules of who may import whom
 	@$(BIN)/nox -s lint

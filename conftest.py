@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
+
+import pytest
 
 # vLLM chooses its platform once in a process, when it is first imported: here that is ours, on the software mesh.
 os.environ.setdefault("TT_RUNTIME", "host")
+
+
+@pytest.fixture(autouse=True)
+def _no_trace_of_a_closed_device() -> Iterator[None]:
+    """An engine that ended in this process is over for the tests behind it: the platform is no CPU again."""
+    yield
+    if presence := sys.modules.get("tt_platform.presence"):
+        presence.GIVEN_BACK.clear()
+
 
 if find_spec("hypothesis"):
     from hypothesis import settings

@@ -72,7 +72,13 @@ def types(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Every test on the default row, but for those of the sessions below."""
-    both_platforms(session, MATRIX.default.vllm, *ELSEWHERE, *session.posargs)
+    both_platforms(session, MATRIX.default.vllm, "-m", "not long", *ELSEWHERE, *session.posargs)
+
+
+@nox.session(name="long")
+def long_tests(session: nox.Session) -> None:
+    """Tests that take a minute or more: launches that fail, several servers at once, the audit."""
+    pytest(session, "long", *WORKERS, "-m", "long", *ELSEWHERE, *session.posargs)
 
 
 @nox.session(name="compat")
@@ -82,7 +88,9 @@ def other_rows(session: nox.Session) -> None:
     for version in MATRIX.versions if "all" in named else named:
         session.run(sys.executable, "tools/bootstrap.py", "--dev", "--row", version)
         python = ".venv/bin/python" if version == MATRIX.default.vllm else f".venvs/{version}/bin/python"
-        both_platforms(session, version, "-m", "(vllm or engine) and not default_row", *ELSEWHERE, python=python)
+        both_platforms(
+            session, version, "-m", "(vllm or engine) and not default_row and not long", *ELSEWHERE, python=python
+        )
 
 
 @nox.session
@@ -139,6 +147,10 @@ def bench(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """Write the generated parts of the documentation again."""
     session.run(sys.executable, "tools/readme.py")
+    session.run(sys.executable, "tools/cli_docs.py")
+    for page in ("options", "rules"):
+        with (ROOT / "docs" / f"{page}.md").open("w") as file:
+            session.run(sys.executable, "-m", "tt_platform", page, stdout=file)
 
 
 @nox.session

@@ -300,7 +300,9 @@ def test_a_report_that_cannot_be_written_is_one_line(monkeypatch: pytest.MonkeyP
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.long
 @pytest.mark.slow
+@pytest.mark.default_row
 @pytest.mark.vllm
 @pytest.mark.engine
 def test_the_audit_of_this_environment_passes_and_serves_as_stock_vllm_does() -> None:

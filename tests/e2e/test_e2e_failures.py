@@ -13,7 +13,7 @@ from tiny import write_bundle, write_tiny_llama
 from conftest import HOST
 from vllm_tt_plugin.serving import Server
 
-pytestmark = [pytest.mark.default_row, pytest.mark.vllm, pytest.mark.engine, pytest.mark.slow]
+pytestmark = [pytest.mark.long, pytest.mark.default_row, pytest.mark.vllm, pytest.mark.engine, pytest.mark.slow]
 
 SOURCE = """
 import threading

@@ -71,6 +71,7 @@ def test_e2e_64_staggered_requests_over_four_lanes_are_exact(galaxy: Served, mod
     assert max(step["requests"] for step in decodes) <= LANES * PER_LANE
 
 
+@pytest.mark.long
 def test_e2e_vllm_s_own_benchmark_completes_every_request(galaxy: Served, model: Path) -> None:
     command = [
         sys.executable, "-m", "vllm.entrypoints.cli.main", "bench", "serve", "--base-url", galaxy.url,

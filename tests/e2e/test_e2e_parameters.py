@@ -13,7 +13,7 @@ from conftest import ROOT
 if TYPE_CHECKING:
     from conftest import Served
 
-pytestmark = [pytest.mark.vllm, pytest.mark.engine, pytest.mark.slow]
+pytestmark = [pytest.mark.default_row, pytest.mark.vllm, pytest.mark.engine, pytest.mark.slow]
 
 
 def fields(path: str) -> set[str]:

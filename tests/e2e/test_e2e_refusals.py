@@ -33,6 +33,7 @@ LAUNCHES = {
     "a wrong tt option": Refused(
         ("--additional-config", json.dumps({"tt": {"trace_mode": "some"}})), ("trace_mode", "'some'", "decode_only")
     ),
+    # These two are refused in process as well (tt-platform's tests): here the launcher is seen too.
     "a wrong runtime": Refused((), ("TT_RUNTIME", "auto", "ttnn", "host"), environ=(("TT_RUNTIME", "gpu"),)),
     "a mesh that does not exist": Refused((), ("MESH_DEVICE", "N150", "T3K"), environ=(("MESH_DEVICE", "N151"),)),
 }
@@ -58,7 +59,10 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"ok": str(folder / "ok"), "gpt2": str(folder / "gpt2")}
 
 
-@pytest.mark.parametrize("name", LAUNCHES)
+LONG = ("a wrong runtime", "a mesh that does not exist")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.long] if n in LONG else []) for n in LAUNCHES])
 def test_e2e_a_bad_launch_is_refused_with_one_clear_error(name: str, models: dict[str, str], tmp_path: Path) -> None:
     launch = LAUNCHES[name]
     log = tmp_path / "steps.jsonl"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.default_row, pytest.mark.vllm, pytest.mark.engine, pytest.mark.slow]
+pytestmark = [pytest.mark.long, pytest.mark.default_row, pytest.mark.vllm, pytest.mark.engine, pytest.mark.slow]
 
 START_SECONDS = 600  # vLLM is imported by five processes
 
