@@ -27,6 +27,7 @@ RESULTS = ROOT / ".nox" / "results"
 REAL_TTNN = "packages/tt-platform/tests/real_ttnn"
 SCHEDULER = "packages/tt-scheduler"
 WHEELS = ("tests/test_wheels.py", "tests/e2e/test_e2e_wheels.py")
+ON_EVERY_ROW = "(vllm or engine) and not default_row and not long"
 ELSEWHERE = [f"--ignore={path}" for path in (*WHEELS, REAL_TTNN)]
 
 
@@ -88,9 +89,7 @@ def other_rows(session: nox.Session) -> None:
     for version in MATRIX.versions if "all" in named else named:
         session.run(sys.executable, "tools/bootstrap.py", "--dev", "--row", version)
         python = ".venv/bin/python" if version == MATRIX.default.vllm else f".venvs/{version}/bin/python"
-        both_platforms(
-            session, version, "-m", "(vllm or engine) and not default_row and not long", *ELSEWHERE, python=python
-        )
+        both_platforms(session, version, "-m", ON_EVERY_ROW, *ELSEWHERE, python=python)
 
 
 @nox.session
