@@ -32,6 +32,7 @@ KEPT = {
     "tt_registry.registered_target": "two kinds of entries of one release, both private",
     "tt_platform.prompt_parts": "forms of a prompt in one release",
     "tt_platform.request_error": "the class of the error has moved in its hierarchy, not its name",
+    "tt_sampling.thinking_budget": "one parameter more since 0.26; 0.25.1 is the oldest row",
     "tt_worker.output_of_admission": "two forms of hand-over, chosen by the model runner, in one release",
 }
 

@@ -7,8 +7,8 @@ from torch import Tensor
 from vllm.config import VllmConfig
 from vllm.sampling_params import SamplingParams
 from vllm.v1.sample.logits_processor import LogitsProcessor
-from vllm.v1.sample.thinking_budget_state import maybe_create_thinking_budget_state_holder
 
+from tt_sampling.vllm._compat import thinking_budget
 from tt_sampling.vllm.processors import BUILTIN, OneRowAtATime, RowProcessors, admission, load_processors, removal
 
 
@@ -22,9 +22,7 @@ class VllmHooks:
         custom = [p for p in load_processors(vllm_config, is_pin_memory) if not isinstance(p, BUILTIN)]
         self._capacity = capacity
         self._processors = RowProcessors(custom, capacity)
-        self._thinking = maybe_create_thinking_budget_state_holder(
-            vllm_config.reasoning_config, capacity, 0, torch.device("cpu"), is_pin_memory
-        )
+        self._thinking = thinking_budget(vllm_config, capacity, is_pin_memory)
         self._outputs: list[list[int]] = [[] for _ in range(capacity)]
 
     @property

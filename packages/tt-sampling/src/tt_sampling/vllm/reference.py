@@ -11,12 +11,12 @@ from vllm.sampling_params import SamplingParams
 from vllm.v1.outputs import LogprobsLists
 from vllm.v1.sample.metadata import SamplingMetadata
 from vllm.v1.sample.sampler import Sampler
-from vllm.v1.sample.thinking_budget_state import maybe_create_thinking_budget_state_holder
 
 from tt_sampling.host.grammar import apply_bitmask
 from tt_sampling.host.sampler import Masks
 from tt_sampling.parameters import RowSampling
 from tt_sampling.seeds import draw_bits
+from tt_sampling.vllm._compat import thinking_budget
 from tt_sampling.vllm.processors import RowProcessors, admission, load_processors, removal
 from tt_sampling.vllm.translate import row_sampling
 
@@ -38,9 +38,7 @@ class ReferenceSampler:
         self._vocab_size = vocab_size
         self._rows = [_Row() for _ in range(capacity)]
         self._processors = RowProcessors(load_processors(vllm_config, is_pin_memory), capacity)
-        self._thinking = maybe_create_thinking_budget_state_holder(
-            vllm_config.reasoning_config, capacity, 0, torch.device("cpu"), is_pin_memory
-        )
+        self._thinking = thinking_budget(vllm_config, capacity, is_pin_memory)
 
     def admit(
         self, row: int, params: SamplingParams, stream: int, prompt_token_ids: list[int], output_token_ids: list[int]
