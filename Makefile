@@ -17,7 +17,7 @@ demo: setup ## serve a small model on the software mesh, ask it a question, show
 serve: setup ## the same, but keep the server up until Ctrl-C (PORT=8000)
 	@$(BIN)/python examples/demo.py --keep --port $(PORT)
 
-test: setup-dev ## run every check and every test: lint, types, all vLLM releases of the matrix, wheels
+test: setup-dev ## run every check and the tests: lint, types, newest and oldest vLLM release, wheels, real ttnn
 	@$(BIN)/nox
 
 test-long: setup-dev ## the few tests that take a minute or more; CI runs them too

@@ -20,7 +20,7 @@ from vllm_tt_plugin import compat  # noqa: E402
 
 nox.needs_version = ">=2026.2"
 nox.options.default_venv_backend = "none"
-nox.options.sessions = ["clear", "lint", "types", "tests", "compat", "wheels", "real_ttnn", "tally"]
+nox.options.sessions = ["clear", "lint", "types", "tests", "oldest", "wheels", "real_ttnn", "tally"]
 
 MATRIX = compat.load()
 RESULTS = ROOT / ".nox" / "results"
@@ -38,8 +38,9 @@ def pytest(session: nox.Session, name: str, *arguments: str, python: str = sys.e
 
 
 # Most of the time goes to processes that import vLLM on one core: files run side by side, a file's tests in order.
-# No more than four workers, since some start engines of 2 GB each.
-WORKERS = ("-n", "auto", "--maxprocesses", "4", "--dist", "loadfile")
+# Files keep their order: the end-to-end tests, which take longest, come first. No more than four workers, since some
+# start engines of 2 GB each.
+WORKERS = ("-n", "auto", "--maxprocesses", "4", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
 def both_platforms(session: nox.Session, version: str, *arguments: str, python: str = sys.executable) -> None:
@@ -82,14 +83,26 @@ def long_tests(session: nox.Session) -> None:
     pytest(session, "long", *WORKERS, "-m", "long", *ELSEWHERE, *session.posargs)
 
 
+@nox.session
+def oldest(session: nox.Session) -> None:
+    """Real engines and servers on the oldest row. `compat` runs everything else that touches vLLM there too."""
+    version = MATRIX.versions[-1]
+    python = row(session, version)
+    pytest(session, f"engine-{version}", *WORKERS, "-m", f"engine and {ON_EVERY_ROW}", *ELSEWHERE, python=python)
+
+
+def row(session: nox.Session, version: str) -> str:
+    """Make this row's environment; returns its interpreter."""
+    session.run(sys.executable, "tools/bootstrap.py", "--dev", "--row", version)
+    return ".venv/bin/python" if version == MATRIX.default.vllm else f".venvs/{version}/bin/python"
+
+
 @nox.session(name="compat")
 def other_rows(session: nox.Session) -> None:
     """What touches vLLM, on other rows: the oldest by default, `all`, or the ones named."""
     named = session.posargs or MATRIX.versions[-1:]
     for version in MATRIX.versions if "all" in named else named:
-        session.run(sys.executable, "tools/bootstrap.py", "--dev", "--row", version)
-        python = ".venv/bin/python" if version == MATRIX.default.vllm else f".venvs/{version}/bin/python"
-        both_platforms(session, version, "-m", ON_EVERY_ROW, *ELSEWHERE, python=python)
+        both_platforms(session, version, "-m", ON_EVERY_ROW, *ELSEWHERE, python=row(session, version))
 
 
 @nox.session

@@ -120,6 +120,7 @@ LOAD = "import vllm; from vllm_tt_plugin.entrypoints import register; register()
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.vllm
 @pytest.mark.default_row
 @pytest.mark.parametrize(("version", "goes_on"), [("0.34.0", True), ("0.20.0", False)])

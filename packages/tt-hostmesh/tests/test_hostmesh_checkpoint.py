@@ -166,6 +166,7 @@ def test_the_answer_to_the_capital_of_France_contains_Paris(directory: Path) -> 
     assert answer[-1] == tokenizer.eos_token_id
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_weights_and_encodings_equal_what_transformers_reads_from_the_same_file(
     directory: Path, tmp_path: Path

@@ -149,6 +149,7 @@ def test_a_wrong_runtime_activates_the_platform_so_that_it_can_speak():
     assert "allowed auto, ttnn, host" in ended.stderr
 
 
+@pytest.mark.long
 def test_an_environment_in_which_vllm_ignores_the_platform_is_said_to():
     program = ACTIVATE + "import logging\nlogging.basicConfig()\nregister()"
     ended = python(program, TT_RUNTIME="host", VLLM_TARGET_DEVICE="cpu")
