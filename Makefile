@@ -3,6 +3,8 @@ PYTHON ?= python3
 PORT ?= 8000
 # torch's threads spin while they wait; on a machine with other work a step then takes seven times as long.
 export OMP_WAIT_POLICY ?= passive
+# The environments keep their bytecode: a process that has to compile vLLM and torch first takes 20 s longer to start.
+unexport PYTHONDONTWRITEBYTECODE
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
