@@ -9,6 +9,10 @@ from importlib.util import find_spec
 
 import pytest
 
+if find_spec("setuptools"):
+    # It refuses to be imported once the standard library's distutils is there, and torch imports it late.
+    import setuptools  # noqa: F401
+
 # vLLM chooses its platform once in a process, when it is first imported: here that is ours, on the software mesh.
 os.environ.setdefault("TT_RUNTIME", "host")
 
