@@ -1,4 +1,4 @@
-"""A random Llama small enough to be answered by transformers in milliseconds, with the demo model's tokenizer."""
+"""A random Llama small enough to be answered by transformers in milliseconds, and bundles that serve it."""
 
 from __future__ import annotations
 
@@ -9,26 +9,32 @@ from pathlib import Path
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
 
 
-def write_tiny_llama(folder: Path, tokenizer_from: Path) -> Path:
-    """Weights large enough that no two logits are close."""
+def save_llama(folder: Path, *, vocab_size: int, layers: int = 3, positions: int = 512, seed: int = 7) -> Path:
+    """Grouped heads, and weights large enough that no two logits are close."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    vocab_size = json.loads((tokenizer_from / "config.json").read_text())["vocab_size"]
-    torch.manual_seed(7)
+    torch.manual_seed(seed)
     config = LlamaConfig(
         hidden_size=64,
         intermediate_size=96,
-        num_hidden_layers=3,
+        num_hidden_layers=layers,
         num_attention_heads=4,
         num_key_value_heads=2,
         vocab_size=vocab_size,
-        max_position_embeddings=1024,
+        max_position_embeddings=positions,
         initializer_range=0.3,
         bos_token_id=1,
         eos_token_id=2,
     )
     LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+def write_tiny_llama(folder: Path, tokenizer_from: Path) -> Path:
+    """One that speaks the demo model's tokens."""
+    vocab_size = json.loads((tokenizer_from / "config.json").read_text())["vocab_size"]
+    save_llama(folder, vocab_size=vocab_size, positions=1024)
     for name in TOKENIZER:
         if (tokenizer_from / name).exists():
             shutil.copy(tokenizer_from / name, folder / name)

@@ -344,8 +344,8 @@ class ScriptedEngine:
             self.outputs[request.request_id] = []
             self.scheduler.add_request(request)
 
-    def abort(self, *names: str) -> list[Any]:
-        return self.scheduler.finish_requests(list(names), RequestStatus.FINISHED_ABORTED)
+    def abort(self, *names: str) -> list[str]:
+        return ids_of(self.scheduler.finish_requests(list(names), RequestStatus.FINISHED_ABORTED))
 
     def step(self) -> str:
         """One call of the engine's loop body. Returns the phase that was scheduled, "" when nothing was."""
@@ -393,7 +393,7 @@ class ScriptedEngine:
             alive = sorted(name for name in wanted if name not in self.finished | aborted)
             if aborts and alive and draw.random() < 0.02:
                 victim = draw.choice(alive)
-                if [request.request_id for request in self.abort(victim)] != [victim]:
+                if self.abort(victim) != [victim]:
                     raise WorkerError(f"the abort of {victim} did not return it")
                 aborted.add(victim)
             self.step()
@@ -465,3 +465,8 @@ class ScriptedExecutor(Executor):
         future: Future[Any] = Future()
         future.set_result(result)
         return future
+
+
+def ids_of(finished: Any) -> list[str]:
+    """What `finish_requests` returned: requests, and before 0.26 pairs of an id and a client."""
+    return [item[0] if isinstance(item, tuple) else item.request_id for item in finished]
