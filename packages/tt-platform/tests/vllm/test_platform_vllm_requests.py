@@ -37,6 +37,8 @@ def test_a_refused_parameter_is_refused_when_it_asks_for_something(name):
         pytest.skip("not in this release")
     params = SamplingParams()
     assert refuse_request(request_facts({"prompt_token_ids": [1]}, params)) is None
+    if getattr(params, name) == ASKING[name]:
+        pytest.skip("the default of this release: nobody asked")
     setattr(params, name, ASKING[name])
     refusal = refuse_request(request_facts({"prompt_token_ids": [1]}, params))
     assert refusal is not None
