@@ -145,7 +145,8 @@ def no_platform_rules() -> Iterator[None]:
 class OpenGrammar:
     """Stands in for StructuredOutputManager: accepts everything, hands out one mask row a request."""
 
-    def should_advance(self, request: Request) -> bool:
+    def should_advance(self, request: Request, **more: Any) -> bool:
+        """0.28 and 0.29 hand the new tokens over too."""
         return False
 
     def accept_tokens(self, request: Request, tokens: list[int]) -> bool:
