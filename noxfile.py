@@ -27,7 +27,7 @@ RESULTS = ROOT / ".nox" / "results"
 REAL_TTNN = "packages/tt-platform/tests/real_ttnn"
 SCHEDULER = "packages/tt-scheduler"
 WHEELS = ("tests/test_wheels.py", "tests/e2e/test_e2e_wheels.py")
-ON_EVERY_ROW = "(vllm or engine) and not default_row and not long"
+ON_EVERY_ROW = "not default_row and not long"
 ELSEWHERE = [f"--ignore={path}" for path in (*WHEELS, REAL_TTNN)]
 
 
@@ -85,10 +85,18 @@ def long_tests(session: nox.Session) -> None:
 
 @nox.session
 def oldest(session: nox.Session) -> None:
-    """Real engines and servers on the oldest row. `compat` runs everything else that touches vLLM there too."""
+    """Real engines and servers on the oldest row."""
     version = MATRIX.versions[-1]
     python = row(session, version)
     pytest(session, f"engine-{version}", *WORKERS, "-m", f"engine and {ON_EVERY_ROW}", *ELSEWHERE, python=python)
+
+
+@nox.session
+def adapters(session: nox.Session) -> None:
+    """All else that touches vLLM on the oldest row."""
+    version = MATRIX.versions[-1]
+    selected = f"vllm and not engine and {ON_EVERY_ROW}"
+    both_platforms(session, version, "-m", selected, *ELSEWHERE, python=row(session, version))
 
 
 def row(session: nox.Session, version: str) -> str:
@@ -101,8 +109,9 @@ def row(session: nox.Session, version: str) -> str:
 def other_rows(session: nox.Session) -> None:
     """What touches vLLM, on other rows: the oldest by default, `all`, or the ones named."""
     named = session.posargs or MATRIX.versions[-1:]
+    selected = f"(vllm or engine) and {ON_EVERY_ROW}"
     for version in MATRIX.versions if "all" in named else named:
-        both_platforms(session, version, "-m", ON_EVERY_ROW, *ELSEWHERE, python=row(session, version))
+        both_platforms(session, version, "-m", selected, *ELSEWHERE, python=row(session, version))
 
 
 @nox.session

@@ -14,6 +14,7 @@ from tt_platform.capacity import (
     kv_blocks,
     plan_context,
     publish,
+    rows_for,
     tokens_all_users,
 )
 
@@ -114,3 +115,11 @@ def test_an_explicit_length_is_never_made_smaller(requested, pool):
         assert plan_context(requested, 8192, pool).max_model_len == requested
     except CapacityError:
         assert requested > pool
+
+
+@given(st.integers(1, 100), st.lists(st.integers(1, 64), max_size=6))
+def test_rows_are_the_smallest_batch_of_the_model_that_holds_the_sequences(sequences: int, sizes: list[int]) -> None:
+    rows = rows_for(sequences, sizes)
+    assert rows >= sequences
+    assert rows in sizes or (rows == sequences and all(size < sequences for size in sizes))
+    assert not any(sequences <= size < rows for size in sizes)

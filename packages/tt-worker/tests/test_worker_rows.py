@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tt_worker.rows import RowError, RowTable, rows_for
+from tt_worker.rows import RowError, RowTable
 
 
 def test_the_lowest_free_row_of_the_lane_is_given_out() -> None:
@@ -75,11 +74,3 @@ class RowMachine(RuleBasedStateMachine):
 
 
 TestRows = RowMachine.TestCase
-
-
-@given(st.integers(1, 100), st.lists(st.integers(1, 64), max_size=6))
-def test_rows_are_the_smallest_batch_of_the_model_that_holds_the_sequences(sequences: int, sizes: list[int]) -> None:
-    rows = rows_for(sequences, sizes)
-    assert rows >= sequences
-    assert rows in sizes or (rows == sequences and all(size < sequences for size in sizes))
-    assert not any(sequences <= size < rows for size in sizes)

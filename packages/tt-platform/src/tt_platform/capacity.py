@@ -1,4 +1,4 @@
-"""How many KV blocks the device holds, and whether a context length fits them.
+"""How many rows and KV blocks the device holds, and whether a context length fits them.
 
 A Tenstorrent device is not profiled: the model class declares a token budget for all users, and the block count
 follows from it. Sources: tt-metal contract 1.3 and "max_model_len And KV Cache Capacity" of the reference README.
@@ -7,7 +7,7 @@ follows from it. Sources: tt-metal contract 1.3 and "max_model_len And KV Cache 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -76,6 +76,15 @@ def kv_blocks(tokens: int, block_size: int, lane_seqs: int, sliding_window: int 
     """
     headroom = block_size * lane_seqs + (sliding_window or 0) * lane_seqs * SLIDING_WINDOW_HEADROOM
     return -(-(tokens + headroom) // block_size)
+
+
+def rows_for(sequences: int, batch_sizes: Sequence[int]) -> int:
+    """Rows that hold `sequences`: the smallest batch size of the model that does.
+
+    The number itself where the model names no sizes, or none that is large enough: then the model says so when it is
+    loaded. Source: tt-metal contract 1.6 and 7.
+    """
+    return min((size for size in batch_sizes if size >= sequences), default=sequences)
 
 
 @dataclass(frozen=True, slots=True)

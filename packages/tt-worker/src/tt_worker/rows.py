@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
 
 
 class RowError(RuntimeError):
     """A row was asked for that cannot be given. The scheduler admitted more than the device holds."""
-
-
-def rows_for(sequences: int, batch_sizes: Sequence[int]) -> int:
-    """Rows that hold `sequences`: the smallest batch size of the model that does.
-
-    The number itself where the model names no sizes, or none that is large enough: then the model says so when it is
-    loaded. Source: tt-metal contract 1.6 and 7.
-    """
-    return min((size for size in batch_sizes if size >= sequences), default=sequences)
 
 
 class RowTable:

@@ -6,6 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -203,7 +204,7 @@ class Runner:
             reload=plan.reload_inputs,
             ahead=len(self._queue),
         )
-        read = lambda: self._limit.call(_DECODE, outcome)  # noqa: E731
+        read = partial(self._limit.call, _DECODE, outcome)
         self._unsampled.append(self._results.promise(batch, read, rows, on_device=on_device))
 
     def _lingering(self, states: list[State]) -> list[State]:

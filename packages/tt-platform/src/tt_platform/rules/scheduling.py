@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tt_platform.capacity import rows_for
 from tt_platform.config_facts import ConfigFacts
 from tt_platform.findings import Finding, adjust, inform, settle_default
 from tt_platform.rules.rule import rule
@@ -18,11 +19,11 @@ def rows(facts: ConfigFacts) -> Finding | None:
     if not facts.batch_sizes or wanted in facts.batch_sizes:
         return None
     sizes = ", ".join(map(str, facts.batch_sizes))
-    larger = [size for size in facts.batch_sizes if size >= wanted]
-    if not larger:
+    held_in = rows_for(wanted, facts.batch_sizes)
+    if held_in not in facts.batch_sizes:
         text = f"{_MAX_NUM_SEQS} {wanted} may fail to load: {facts.model_class} is known to take {sizes} rows"
         return inform(_MAX_NUM_SEQS, wanted, text, warn=True)
-    text = f"{_MAX_NUM_SEQS} {wanted} runs in {larger[0]} rows: {facts.model_class} takes {sizes}"
+    text = f"{_MAX_NUM_SEQS} {wanted} runs in {held_in} rows: {facts.model_class} takes {sizes}"
     return inform(_MAX_NUM_SEQS, wanted, text)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from vllm.v1.worker.worker_base import CompilationTimes, WorkerBase
 
-from tt_platform.capacity import Serving, kv_blocks, publish, tokens_all_users
+from tt_platform.capacity import Serving, kv_blocks, publish, rows_for, tokens_all_users
 from tt_platform.lifecycle import DeviceSession
 from tt_platform.options import TTOptions
 from tt_platform.runtime import Runtime, RuntimeChoice, load_runtime
@@ -26,7 +26,7 @@ from tt_worker.failure import TimeLimit
 from tt_worker.loading import LoadRequest, load
 from tt_worker.pages import PageTable, PageTables
 from tt_worker.reload import ReloadPlanner
-from tt_worker.rows import RowTable, rows_for
+from tt_worker.rows import RowTable
 from tt_worker.runner import Runner, RunnerConfig
 from tt_worker.sampling import RowSamplers
 from tt_worker.steplog import StepLog
