@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from dataclasses import fields
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from vllm_tt_plugin.config import get_tt_config
+from vllm_tt_plugin.spec_decode import MODEL_OWNED_DRAFTER
 
 NAMES = [
     ("platform", "TTPlatform"),
     ("worker", "TTWorker"),
     ("scheduler", "TTScheduler"),
     ("lane_scheduler", "TTLaneCoordinator"),
+    ("launcher", "TTCoreEngineLauncher"),
+    ("model_input", "TTSamplingParams"),
+    ("model_runner", "TTModelRunner"),
 ]
 PROBE = """
 import sys
@@ -45,6 +52,44 @@ def test_drop_in_names_are_the_classes_themselves(module: str, name: str, monkey
     # As in every process that meets these names: vLLM resolves its platform, and so imports ours, while it is imported.
     import_module("vllm")
     assert isinstance(getattr(import_module(f"vllm_tt_plugin.{module}"), name), type)
+
+
+def test_the_multi_host_launcher_says_what_to_do_instead() -> None:
+    from vllm_tt_plugin.launcher import TTCoreEngineLauncher
+
+    with pytest.raises(NotImplementedError, match="--data-parallel-size on one host"):
+        TTCoreEngineLauncher(None, executor_class=None)
+
+
+@pytest.mark.vllm
+def test_a_drafter_owned_by_the_model_is_refused_like_every_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    from vllm.engine.arg_utils import EngineArgs
+
+    llama = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 1}
+    (tmp_path / "config.json").write_text(json.dumps(llama))
+    drafter = {"method": "custom_class", "model": MODEL_OWNED_DRAFTER, "num_speculative_tokens": 2}
+    arguments = EngineArgs(model=str(tmp_path), skip_tokenizer_init=True, speculative_config=drafter)
+    with pytest.raises(ValueError, match="--speculative-config custom_class is not supported"):
+        arguments.create_engine_config()
+
+
+def test_sampling_parameters_have_the_nine_fields_that_models_rebuild() -> None:
+    from vllm_tt_plugin.model_input import TTSamplingParams
+
+    assert [field.name for field in fields(TTSamplingParams)] == [
+        "temperature",
+        "top_k",
+        "top_p",
+        "presence_penalty",
+        "frequency_penalty",
+        "repetition_penalty",
+        "seed",
+        "num_logprobs",
+        "enable_log_probs",
+    ]
 
 
 def test_get_tt_config_is_the_tt_entry_of_additional_config() -> None:

@@ -36,7 +36,7 @@ print(json.dumps({"file": package.__file__, "lacking": lacking}))
 """
 TENSORS = {"tt-sampling", "tt-worker", "tt-hostmesh"}
 """Packages where some core modules work on tensors and so need torch; their others, and the packages, do not."""
-DROP_IN = {f"vllm_tt_plugin.{name}" for name in ("platform", "worker", "scheduler", "lane_scheduler")}
+DROP_IN = {f"vllm_tt_plugin.{name}" for name in ("platform", "worker", "scheduler", "lane_scheduler", "model_runner")}
 """Re-exports of adapters under the names that configurations carry."""
 READ_COMPAT = "from vllm_tt_plugin import compat; print(compat.matrix_file()); print(*compat.load().versions)"
 ENTRY_POINTS = """
