@@ -33,7 +33,7 @@ class PrefillArguments:
         starts = [0] * len(ends) if self.start_pos is None else _ints(self.start_pos)
         slots = list(range(len(ends))) if self.empty_slots is None else _ints(self.empty_slots)
         rows = [
-            PrefillRow(self.tokens[i, :end].long(), start, self.page_table[i].long() + offsets[slot])
+            PrefillRow(self.tokens[i, :end].long(), start, self.page_table[i].long() + offsets[slot], slot)
             for i, (end, start, slot) in enumerate(zip(ends, starts, slots, strict=True))
         ]
         sampling = None if self.sampling_params is None else SamplingColumns.of(self.sampling_params, len(rows))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -22,11 +22,13 @@ class KVLayout(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PrefillRow:
-    """One row of a prefill. tokens: int64 [end]; compute positions [start, end); blocks: int64 [w], pool-wide ids."""
+    """One row of a prefill. tokens: int64 [end]; compute positions [start, end); blocks: int64 [w], pool-wide ids;
+    slot: where a model with state keeps the sequence's."""
 
     tokens: Tensor
     start: int
     blocks: Tensor
+    slot: int = 0
 
 
 class Compute(Protocol):
@@ -45,4 +47,16 @@ class Compute(Protocol):
 
     def decode(self, tokens: Tensor, positions: Tensor, blocks: Tensor) -> Logits:
         """Logits of one step; tokens and positions int64 [n], blocks int64 [n, w]."""
+        ...
+
+
+@runtime_checkable
+class StatefulCompute(Protocol):
+    """A `Compute` whose sequences have state outside the paged cache, by slot. Its `decode` takes `slots`, int64 [n].
+
+    A prefill that starts at 0 begins the state of its row's slot anew; any other goes on from what is there.
+    """
+
+    def permute_state(self, remap: Tensor) -> None:
+        """Slot i takes the state now in slot remap[i]; int64 [B]."""
         ...

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tt_hostmesh.adapter.compute import Compute, KVLayout, Logits, PrefillRow
+from tt_hostmesh.adapter.compute import Compute, KVLayout, Logits, PrefillRow, StatefulCompute
 from tt_hostmesh.adapter.decode import DecodeCall
 from tt_hostmesh.adapter.lanes import Placement
 from tt_hostmesh.adapter.protocol import DecodeProtocol, stage
@@ -35,6 +35,7 @@ class DeviceSide:
         self.compute = compute
         self._placement = placement
         self._protocol = protocol
+        self._state = compute if isinstance(compute, StatefulCompute) else None
         self._resident = Resident(placement.max_batch_size)
         self._generator = torch.Generator()
         self._generator.seed()
@@ -55,7 +56,7 @@ class DeviceSide:
     def warm_decode(self, width: int) -> None:
         """A decode of all rows at position 0 of block 0. Whatever was resident is gone."""
         zeros = torch.zeros(self._placement.max_batch_size, dtype=torch.int64)
-        self.compute.decode(zeros, zeros, self.offsets.expand(-1, width))
+        self._forward(zeros, zeros, self.offsets.expand(-1, width), torch.arange(len(zeros)))
         self._resident.clear()
 
     def prefill(self, call: PrefillCall) -> Tensor | tuple[Tensor, Tensor]:
@@ -74,6 +75,8 @@ class DeviceSide:
         """(tokens int32 [B], logprobs float32 [B]) or (logits float32 [B, 1, vocab], None); padding rows are 0."""
         state = self._resident
         stage(self._protocol, state, call, self.compute.vocab_size)
+        if self._state is not None and call.slot_remap is not None:
+            self._state.permute_state(call.slot_remap)
         if state.page_table is None:
             raise HostMeshError("the first decode step loaded no inputs: there is nothing on the device")
         live = (state.positions >= 0).nonzero()[:, 0]
@@ -82,13 +85,18 @@ class DeviceSide:
         if not len(live):
             return self._nothing(call.sampled)
         blocks = state.page_table[live] + self.offsets[live]
-        logits = self.compute.decode(state.tokens[live], state.positions[live], blocks)
+        logits = self._forward(state.tokens[live], state.positions[live], blocks, live)
         if call.sampled:
             return self._sample(logits, live)
         state.advance(live, None)
         if isinstance(logits, Peaks):
             return logits.dense(live, state.rows)[:, None], None
         return _spread(logits[:, None], live, state.rows), None
+
+    def _forward(self, tokens: Tensor, positions: Tensor, blocks: Tensor, rows: Tensor) -> Logits:
+        """One step of `rows`, int64 [n], which are the slots of a model that has state."""
+        slots = {} if self._state is None else {"slots": rows}
+        return self.compute.decode(tokens, positions, blocks, **slots)
 
     def _sample(self, logits: Logits, live: Tensor) -> Result:
         state = self._resident

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tt_hostmesh.adapter.arguments import DecodeArguments, PrefillArguments
-from tt_hostmesh.adapter.compute import Compute, KVLayout
+from tt_hostmesh.adapter.compute import Compute, KVLayout, StatefulCompute
 from tt_hostmesh.adapter.device import DeviceSide
 from tt_hostmesh.adapter.lanes import Placement
 from tt_hostmesh.adapter.protocol import DecodeProtocol
@@ -275,4 +275,5 @@ _NOT_VLLM = "this class is driven by the TT worker, through prefill_forward and 
 def _checker(model: str, compute: Compute, placement: Placement, protocol: DecodeProtocol) -> ContractChecker | None:
     if not strict_wanted():
         return None
-    return ContractChecker(Limits(model, protocol, compute.vocab_size, placement))
+    stateful = isinstance(compute, StatefulCompute)
+    return ContractChecker(Limits(model, protocol, compute.vocab_size, placement, stateful=stateful))

@@ -28,7 +28,8 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a call is measured against. Blocks are unknown (0) until the cache is allocated."""
+    """What a call is measured against. Blocks are unknown (0) until the cache is allocated. stateful: sequences have
+    state by slot, which goes forward only."""
 
     model: str
     protocol: DecodeProtocol
@@ -36,6 +37,7 @@ class Limits:
     placement: Placement
     num_blocks: int = 0
     block_size: int = 0
+    stateful: bool = False
 
     @property
     def rows(self) -> int:

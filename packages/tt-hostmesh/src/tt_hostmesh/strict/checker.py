@@ -29,6 +29,7 @@ from tt_hostmesh.strict.plan import (
 from tt_hostmesh.strict.prefill import enter_prefill, view_prefill
 from tt_hostmesh.strict.readback import ReadBack
 from tt_hostmesh.strict.slots import EMPTY, SlotBook
+from tt_hostmesh.strict.states import check_states
 from tt_hostmesh.strict.values import Ints, int32_tensor, no_unknown, token_ids
 
 
@@ -81,6 +82,8 @@ class ContractChecker:
             check_parameters(where, arguments.sampling_params, len(view.slots))
             check_abilities(where, arguments.sampling_params, range(len(view.slots)))
         finish()
+        if self._limits.stateful:
+            check_states(where, self._book, ledger, view)
         enter_prefill(where, self._book, ledger, view)
         self._mirror.prefilled(view.slots)
 
