@@ -9,7 +9,8 @@ ACTIVATIONS = ("silu", "swish", "gelu", "gelu_pytorch_tanh", "relu")
 
 @dataclass(frozen=True, slots=True)
 class LlamaConfig:
-    """What the forward pass needs to know. Sizes in elements."""
+    """What the forward pass needs to know. Sizes in elements. attention_bias: of query, key and value; output_bias: of
+    what follows the attention."""
 
     vocab_size: int
     hidden_size: int
@@ -21,6 +22,7 @@ class LlamaConfig:
     rms_norm_eps: float
     activation: str
     attention_bias: bool
+    output_bias: bool
     mlp_bias: bool
     tie_word_embeddings: bool
     rope: Mapping[str, Any]
@@ -52,6 +54,7 @@ class LlamaConfig:
             rms_norm_eps=hf_config.rms_norm_eps,
             activation=activation,
             attention_bias=bool(getattr(hf_config, "attention_bias", False)),
+            output_bias=bool(getattr(hf_config, "attention_bias", False)),
             mlp_bias=bool(getattr(hf_config, "mlp_bias", False)),
             tie_word_embeddings=bool(getattr(hf_config, "tie_word_embeddings", False)),
             rope=_rope(hf_config),

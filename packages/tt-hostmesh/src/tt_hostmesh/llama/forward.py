@@ -58,6 +58,9 @@ class LlamaCompute:
     @torch.no_grad()
     def decode(self, tokens: Tensor, positions: Tensor, blocks: Tensor) -> Tensor:
         """Logits of one step, float32 [n, vocab]; tokens, positions int64 [n]; blocks int64 [n, w], pool-wide ids."""
+        return self._step(self._embed(tokens), self._rotations[positions], positions, blocks)
+
+    def _step(self, hidden: Tensor, rotation: Tensor, positions: Tensor, blocks: Tensor) -> Tensor:
         cache = self._require_cache()
         size = cache.layout.block_size
         context = min(-(-(int(positions.max()) + 1) // size), blocks.shape[1])
@@ -71,24 +74,23 @@ class LlamaCompute:
             cache.write(layer, slots, key_value)
             key, value = cache.gather(layer, blocks)
             # heads that share a key head become the query length: no key is copied for them
-            grouped = query.view(len(tokens), self.config.num_kv_heads, group, self.config.head_dim)
-            return F.scaled_dot_product_attention(grouped, key, value, attn_mask=mask).reshape(len(tokens), -1)
+            grouped = query.view(len(hidden), self.config.num_kv_heads, group, self.config.head_dim)
+            return F.scaled_dot_product_attention(grouped, key, value, attn_mask=mask).reshape(len(hidden), -1)
 
-        hidden = self._layers(tokens, positions, attend)
-        return self._logits(hidden)
+        return self._logits(self._layers(hidden, rotation, attend))
 
     def _prefill_pack(self, rows: Sequence[PrefillRow]) -> Tensor:
         cache = self._require_cache()
         spans = _spans(rows, cache.layout.block_size)
-        tokens = torch.cat([row.tokens[row.start :] for row in rows])
-        positions = torch.cat([torch.arange(row.start, len(row.tokens)) for row in rows])
+        inputs = [self._row_inputs(row) for row in rows]
+        hidden, rotation = (torch.cat(parts) for parts in zip(*inputs, strict=True))
         slots = torch.cat([_row_slots(row, cache) for row in rows])
 
         def attend(layer: int, query: Tensor, key_value: Tensor) -> Tensor:
             cache.write(layer, slots, key_value)
             return torch.cat([self._attend_span(layer, span, query, key_value) for span in spans])
 
-        hidden = self._layers(tokens, positions, attend)
+        hidden = self._layers(hidden, rotation, attend)
         return self._logits(hidden[torch.tensor([span.end - 1 for span in spans])])
 
     def _attend_span(self, layer: int, span: _Span, query: Tensor, key_value: Tensor) -> Tensor:
@@ -104,9 +106,14 @@ class LlamaCompute:
         out = F.scaled_dot_product_attention(mine, key, value, attn_mask=span.mask, is_causal=span.mask is None)
         return out.transpose(1, 2).reshape(span.end - span.begin, -1)
 
-    def _layers(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        hidden = F.embedding(tokens, self._weights.embedding)
-        rotation = self._rotations[positions]
+    def _row_inputs(self, row: PrefillRow) -> tuple[Tensor, Tensor]:
+        """What the layers see of the row's positions from `start` on: embeddings [t, hidden], rotations [t, d / 2]."""
+        return self._embed(row.tokens[row.start :]), self._rotations[row.start : len(row.tokens)]
+
+    def _embed(self, tokens: Tensor) -> Tensor:
+        return F.embedding(tokens, self._weights.embedding)
+
+    def _layers(self, hidden: Tensor, rotation: Tensor, attend: Attend) -> Tensor:
         for index, layer in enumerate(self._weights.layers):
             hidden = self._layer(index, layer, hidden, rotation, attend)
         return hidden

@@ -78,7 +78,10 @@ def _open(file: Path) -> Any:
 
 def load_weights(directory: str | Path, config: LlamaConfig) -> LlamaWeights:
     """All weights in float32. Raises FileNotFoundError, KeyError, ValueError (see Checkpoint)."""
-    source = Checkpoint(directory)
+    return read_weights(Checkpoint(directory), config)
+
+
+def read_weights(source: Checkpoint, config: LlamaConfig) -> LlamaWeights:
     embedding = source.read("model.embed_tokens.weight", config.vocab_size, config.hidden_size)
     tied = config.tie_word_embeddings or "lm_head.weight" not in source
     head = embedding if tied else source.read("lm_head.weight", config.vocab_size, config.hidden_size)
@@ -100,7 +103,7 @@ def _layer(source: Checkpoint, config: LlamaConfig, prefix: str) -> LayerWeights
         ),
         output=Linear(
             source.read(attention + "o_proj.weight", hidden, config.q_size),
-            source.read(attention + "o_proj.bias", hidden) if config.attention_bias else None,
+            source.read(attention + "o_proj.bias", hidden) if config.output_bias else None,
         ),
         post_norm=source.read(prefix + "post_attention_layernorm.weight", hidden),
         gate_up=Linear(
