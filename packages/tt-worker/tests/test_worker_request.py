@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tt_worker.inputs import DecodeBuffers, prefill_inputs
+from tt_worker.inputs import DecodeBuffers, alignment_of, prefill_inputs
 from tt_worker.pages import PageTable
 from tt_worker.request import RequestState
 
 
 def state(prompt: list[int], output: list[int], computed: int = 0, row: int = 0) -> RequestState[None]:
     return RequestState("r", row, prompt, list(output), len(prompt) + len(output), computed, None)
+
+
+@pytest.mark.parametrize(
+    ("declared", "recurrent", "alignment"), [(None, False, 32), (1, False, 1), (128, False, 32), (None, True, 1)]
+)
+def test_W10_a_state_that_goes_forward_only_computes_no_token_twice(
+    declared: int | None, recurrent: bool, alignment: int
+) -> None:
+    assert alignment_of(declared, recurrent=recurrent) == alignment
 
 
 @given(st.lists(st.integers(0, 99), min_size=1), st.lists(st.integers(0, 99)), st.data())

@@ -14,6 +14,9 @@ from tt_worker.request import RequestState
 # Submissions that may still read their inputs while the next is built: two in flight and one being built.
 RING = 3
 
+# Rows of a tile on the device, tokens.
+TILE = 32
+
 
 @dataclass(frozen=True, slots=True)
 class PrefillInputs:
@@ -72,6 +75,17 @@ def prefill_inputs(
         tokens[i, :end] = state.tokens(0, end)
     start = np.array([s.computed - s.computed % alignment for s in states], dtype=np.int32)
     return PrefillInputs(tokens, page_tables, start, ends, [s.row for s in states])
+
+
+def alignment_of(declared: int | None, *, recurrent: bool) -> int:
+    """The multiple that first positions of a prefill are rounded down to.
+
+    declared:   the class's `chunked_prefill_token_alignment`; only one finer than a tile is worth something, since
+                adapters floor to coarser ones themselves
+    recurrent:  the model has layers whose state goes forward only: computing a token twice would corrupt it
+    Source: tt-metal contract 1.14 and 7.
+    """
+    return 1 if recurrent else min(TILE, declared or TILE)
 
 
 class DecodeBuffers:

@@ -103,7 +103,8 @@ def cache_layout(vllm_config: VllmConfig, config: KVCacheConfig) -> CacheLayout:
             )
     if len(layers) == 1 and len(groups) == 1:
         one = layers[0]
-        total = vllm_config.model_config.get_total_num_hidden_layers()
+        # Recurrent layers have no keys and values.
+        total = vllm_config.model_config.get_num_layers_by_block_type(vllm_config.parallel_config)
         layers = {index: one.in_buffer(index) for index in range(total)}
     missing = sorted(set(range(len(layers))) - set(layers))
     if missing:

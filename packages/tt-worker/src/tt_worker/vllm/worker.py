@@ -23,6 +23,7 @@ from tt_sampling.vllm.host import HostSampling
 from tt_worker import kv
 from tt_worker.adapter import ModelAdapter, TraceMode
 from tt_worker.failure import TimeLimit
+from tt_worker.inputs import alignment_of
 from tt_worker.loading import LoadRequest, load
 from tt_worker.pages import PageTable, PageTables
 from tt_worker.reload import ReloadPlanner
@@ -192,6 +193,9 @@ class TTWorker(WorkerBase):
         return Runner(
             RunnerConfig(
                 overlap=bool(self.scheduler_config.async_scheduling) and resident,
+                alignment=alignment_of(
+                    self.capabilities.chunked_prefill_token_alignment, recurrent=self.model_config.is_hybrid
+                ),
                 scheduler_ends_failed=getattr(self.scheduler_config.get_scheduler_cls(), "ends_failed_requests", False),
             ),
             self.adapter,
