@@ -3,34 +3,23 @@ transformers."""
 
 from __future__ import annotations
 
-import gc
 import random
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))
+sys.path.insert(0, str(Path(__file__).parent))
 
+from launch import Engine, Run, launched
 from tiny import save_llama, write_bundle
 
 pytestmark = [pytest.mark.vllm, pytest.mark.engine, pytest.mark.slow]
 
 VOCABULARY = 320
-
-
-@dataclass(frozen=True)
-class Run:
-    """One way of running the same requests."""
-
-    engine: dict[str, Any] = field(default_factory=dict)
-    tt: dict[str, Any] = field(default_factory=dict)
-    environ: dict[str, str] = field(default_factory=dict)
-    preempts: bool = False
-    model: str = ""  # source of a class `Model` that serves instead of the mesh's Llama
 
 
 SIZED = """
@@ -47,6 +36,7 @@ class Model(LlamaForCausalLM):
         return super().initialize_vllm_model(hf_config, mesh_device, max_batch_size, **keywords)
 """
 DEVICE = {"sample_on_device_mode": "all"}
+FEW_BLOCKS = {"TT_HOST_MAX_TOKENS_ALL_USERS": "512"}
 RUNS = {
     "device sampling, async": Run(tt=DEVICE),
     "device sampling, sync": Run({"async_scheduling": False}, DEVICE),
@@ -55,22 +45,13 @@ RUNS = {
     "host sampling, sync": Run({"async_scheduling": False}),
     "legacy decode protocol": Run(tt=DEVICE, environ={"TT_HOST_PROTOCOL": "legacy"}),
     "chunks of 96 tokens": Run({"max_num_batched_tokens": 96}, DEVICE),
-    "no chunks": Run({"enable_chunked_prefill": False}, DEVICE),
+    "no chunks": Run({"enable_chunked_prefill": False, "max_num_batched_tokens": None}, DEVICE),
     "no prefix cache": Run({"enable_prefix_caching": False}, DEVICE),
     "no traces": Run(tt={**DEVICE, "trace_mode": "none"}),
-    "preemption, async": Run(
-        tt=DEVICE, environ={"TT_HOST_MAX_TOKENS_ALL_USERS": "512"}, preempts=True, engine={"max_model_len": 384}
-    ),
-    "preemption, sync": Run(
-        {"async_scheduling": False, "max_model_len": 384},
-        DEVICE,
-        {"TT_HOST_MAX_TOKENS_ALL_USERS": "512"},
-        preempts=True,
-    ),
-    "preemption, host sampling": Run(
-        environ={"TT_HOST_MAX_TOKENS_ALL_USERS": "512"}, preempts=True, engine={"max_model_len": 384}
-    ),
-    "12 sequences on a class that knows 8 and 16": Run({"max_num_seqs": 12}, DEVICE, model=SIZED),
+    "preemption, async": Run({"max_model_len": 384}, DEVICE, FEW_BLOCKS),
+    "preemption, sync": Run({"async_scheduling": False, "max_model_len": 384}, DEVICE, FEW_BLOCKS),
+    "preemption, host sampling": Run({"max_model_len": 384}, environ=FEW_BLOCKS),
+    "12 sequences on a class that knows 8 and 16": Run({"max_num_seqs": 12}, DEVICE),
     "multiprocess executor": Run({"distributed_executor_backend": "mp"}, DEVICE),
     "a class as tt-metal had it in June 2026": Run(
         {"max_num_seqs": 8},
@@ -79,6 +60,9 @@ RUNS = {
     ),
     "priority": Run({"scheduling_policy": "priority"}, DEVICE),
 }
+USUAL = Run({"max_model_len": 512, "max_num_seqs": 6, "max_num_batched_tokens": 512, "skip_tokenizer_init": True})
+OWN_CLASS = {"12 sequences on a class that knows 8 and 16": SIZED}
+"""Source of a class `Model` that serves instead of the mesh's Llama."""
 
 
 @pytest.fixture(scope="module")
@@ -118,59 +102,25 @@ def requests(checkpoint: Path) -> list[Asked]:
 
 
 @pytest.fixture
-def engine(
-    request: pytest.FixtureRequest, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Any]:
-    run: Run = RUNS[request.param]
-    environ = {
-        "TT_RUNTIME": "host",
-        "TT_HOST_STRICT": "1",
-        "TT_HOST_MAX_TOKENS_ALL_USERS": "8192",
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        "HF_HUB_OFFLINE": "1",
-        **run.environ,
-    }
-    if run.model:
-        environ |= write_bundle(tmp_path / "bundles", "engine_model", run.model)
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-    from vllm import LLM
-
-    settings = {"max_model_len": 512, "max_num_seqs": 6, "max_num_batched_tokens": 512, **run.engine}
-    if settings.get("enable_chunked_prefill") is False:
-        settings.pop("max_num_batched_tokens")
-    llm = LLM(
-        str(checkpoint),
-        skip_tokenizer_init=True,
-        disable_log_stats=False,
-        additional_config={"tt": {**run.tt, "step_log": str(tmp_path / "steps.jsonl")}},
-        **settings,
-    )
-    yield run, llm
-    if run.engine.get("distributed_executor_backend") == "mp":
-        # The mesh is the worker process's. vLLM's last step in this one asks torch for an accelerator and finds none.
-        with pytest.raises(RuntimeError, match="accelerator"):
-            llm.llm_engine.engine_core.shutdown()
-    else:
-        llm.llm_engine.engine_core.shutdown()
-    del llm
-    gc.collect()
+def engine(request: pytest.FixtureRequest, checkpoint: Path, tmp_path: Path) -> Iterator[tuple[str, Engine]]:
+    run = RUNS[request.param].over(USUAL)
+    if source := OWN_CLASS.get(request.param):
+        run = Run(environ=write_bundle(tmp_path / "bundles", "engine_model", source)).over(run)
+    with launched(run, checkpoint, tmp_path) as engine:
+        yield request.param, engine
 
 
 @pytest.mark.parametrize("engine", RUNS, indirect=True)
-def test_engine_every_way_of_running_is_exact(engine: Any, requests: list[Asked]) -> None:
+def test_engine_every_way_of_running_is_exact(engine: tuple[str, Engine], requests: list[Asked]) -> None:
     from vllm import SamplingParams
-    from vllm.inputs import TokensPrompt
 
-    run, llm = engine
-    prompts = [TokensPrompt(prompt_token_ids=asked.prompt) for asked in requests]
+    name, running = engine
     params = [SamplingParams(temperature=0, max_tokens=asked.max_tokens, detokenize=False) for asked in requests]
-    outputs = llm.generate(prompts, params, use_tqdm=False)
+    outputs = running.generate([asked.prompt for asked in requests], params)
     wrong = [
         (i, list(output.outputs[0].token_ids), asked.answer)
         for i, (asked, output) in enumerate(zip(requests, outputs, strict=True))
         if list(output.outputs[0].token_ids) != asked.answer
     ]
     assert not wrong
-    preemptions = sum(m.value for m in llm.get_metrics() if m.name == "vllm:num_preemptions")
-    assert (preemptions > 0) == run.preempts
+    assert (running.metric("vllm:num_preemptions") > 0) == name.startswith("preemption")
