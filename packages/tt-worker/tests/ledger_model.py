@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -22,26 +23,38 @@ BLOCK = 4
 
 
 def next_token(context: Sequence[int], window: Sequence[int] = ()) -> int:
-    """The token that follows a context; a model with a sliding window reads the end of it a second time."""
+    """The token that follows a context; a model with a sliding window reads the end of it a second time, one with
+    recurrent state what it remembers."""
     digest = 7
     for token in (*context, *window):
         digest = (digest * 31 + int(token) + 1) % 1_000_003
     return digest % VOCABULARY
 
 
-def answer(prompt: Sequence[int], max_tokens: int, window: int | None = None) -> list[int]:
+def remember(memory: int, token: int) -> int:
+    return (memory * 17 + token + 3) % 10_007
+
+
+def answer(prompt: Sequence[int], max_tokens: int, window: int | None = None, *, recurrent: bool = False) -> list[int]:
     """What a request gets when it is alone."""
     context = list(prompt)
     for _ in range(max_tokens):
-        context.append(next_token(context, context[-window:] if window else ()))
+        more: Sequence[int] = context[-window:] if window else ()
+        context.append(next_token(context, [*more, reduce(remember, context, 0)] if recurrent else more))
     return context[len(prompt) :]
 
 
 class LedgerModel:
-    """window: None, or tokens that a second layer with blocks of its own looks back at; both lie in one buffer."""
+    """window: None, or tokens that a second layer with blocks of its own looks back at; both lie in one buffer.
+    recurrent: a third layer has no blocks but a memory in each slot, which only a prefill at 0 begins anew."""
 
-    def __init__(self, rows: int, blocks: int, *, contract: int, window: int | None = None) -> None:
+    def __init__(
+        self, rows: int, blocks: int, *, contract: int, window: int | None = None, recurrent: bool = False
+    ) -> None:
         self.window = window
+        self.recurrent = recurrent
+        self.memory = [123] * rows
+        self.remembered = [-1] * rows
         self.decode_input_update_contract = contract
         self.cache = np.full((blocks, BLOCK), -1, dtype=np.int64)
         self.tokens = np.zeros(rows, dtype=np.int64)
@@ -59,13 +72,21 @@ class LedgerModel:
         assert all(len(table) == len(self.positions) for table in per_layer), "B rows in every call (contract 1.5)"
         return [table.numpy() for table in per_layer]
 
-    def _write(self, tables: list[np.ndarray], row: int, position: int, token: int) -> None:
+    def _write(self, tables: list[np.ndarray], row: int, slot: int, position: int, token: int) -> None:
         for table in tables:
             self.cache[table[row, position // BLOCK], position % BLOCK] = token
+        if self.recurrent:
+            assert self.remembered[slot] == position, "a state goes forward only, one token at a time"
+            self.memory[slot] = remember(self.memory[slot], token)
+            self.remembered[slot] += 1
 
-    def _next(self, tables: list[np.ndarray], row: int, end: int) -> int:
+    def _begin(self, slot: int) -> None:
+        self.memory[slot] = self.remembered[slot] = 0
+
+    def _next(self, tables: list[np.ndarray], row: int, slot: int, end: int) -> int:
         read = [self.cache[table[row, : -(-end // BLOCK)]].reshape(-1)[:end].tolist() for table in tables]
-        return next_token(read[0], read[1][-self.window :] if self.window else ())
+        more = read[1][-self.window :] if self.window else []
+        return next_token(read[0], [*more, self.memory[slot]] if self.recurrent else more)
 
     def _answer(self, tokens: list[int], on_device: bool) -> torch.Tensor:
         if on_device:
@@ -84,9 +105,12 @@ class LedgerModel:
         answers: list[int] = []
         for i, (start, end) in enumerate(zip(start_pos, prompt_lens, strict=True)):
             assert 0 <= start < end
+            slot = empty_slots[i]
+            if start == 0:
+                self._begin(slot)
             for position in range(start, end):
-                self._write(tables, i, position, int(tokens[i, position]))
-            answers.append(self._next(tables, i, int(end)))
+                self._write(tables, i, slot, position, int(tokens[i, position]))
+            answers.append(self._next(tables, i, slot, int(end)))
         return self._answer(answers, sampling_params is not None)
 
     def decode_forward(

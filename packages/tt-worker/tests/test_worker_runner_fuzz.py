@@ -63,6 +63,7 @@ class Scenario:
     blocks: int
     requests: int
     window: int | None = None
+    recurrent: bool = False
 
 
 class Engine:
@@ -74,7 +75,13 @@ class Engine:
     def __init__(self, scenario: Scenario) -> None:
         self.s = scenario
         self.random = random.Random(scenario.seed)
-        self.model = LedgerModel(self.ROWS, scenario.blocks, contract=scenario.contract, window=scenario.window)
+        self.model = LedgerModel(
+            self.ROWS,
+            scenario.blocks,
+            contract=scenario.contract,
+            window=scenario.window,
+            recurrent=scenario.recurrent,
+        )
         adapter = ModelAdapter(
             self.model,
             rows=self.ROWS,
@@ -86,7 +93,7 @@ class Engine:
         adapter.layer_groups = tuple(range(len(windows)))
         samplers = RowSamplers(self.ROWS, VOCABULARY, DeviceSampler(mode=scenario.mode), Argmax())
         self.runner = Runner(
-            RunnerConfig(alignment=BLOCK, overlap=scenario.overlap),
+            RunnerConfig(alignment=1 if scenario.recurrent else BLOCK, overlap=scenario.overlap),
             adapter,
             RowTable(self.ROWS, scenario.lanes),
             PageTables([PageTable(self.ROWS, 16, scenario.blocks) for _ in windows], windows, BLOCK),
@@ -293,6 +300,7 @@ SCENARIOS = st.builds(
     blocks=st.sampled_from([12, 20, 64]),
     requests=st.integers(1, 9),
     window=st.sampled_from([None, None, 3, 9]),
+    recurrent=st.sampled_from([False, False, True]),
 )
 
 
@@ -300,12 +308,12 @@ SCENARIOS = st.builds(
 @given(SCENARIOS)
 def test_every_request_gets_the_tokens_it_gets_alone(scenario: Scenario) -> None:
     """Fails when, for example: a decode is submitted from the host's tokens without draining, a released row keeps
-    its blocks,
-    the planner commits before the call, a late token is applied by row, or `prefilling` compares counters."""
+    its blocks, a state is not begun anew or is another request's, the planner commits before the call, a late token is
+    applied by row, or `prefilling` compares counters."""
     engine = Engine(scenario)
     engine.run()
     for request in engine.everyone:
-        expected = answer(request.prompt, request.max_tokens, scenario.window)
+        expected = answer(request.prompt, request.max_tokens, scenario.window, recurrent=scenario.recurrent)
         if request.name in engine.aborted:
             expected = expected[: len(request.output)]
         assert request.output == expected, request.name
