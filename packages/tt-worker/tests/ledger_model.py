@@ -136,8 +136,8 @@ class LedgerModel:
         for row, position in enumerate(self.positions):
             if position < 0:
                 continue
-            self._write(self.tables, row, position, self.tokens[row])
-            answers[row] = self._next(self.tables, row, int(position) + 1)
+            self._write(self.tables, row, row, position, int(self.tokens[row]))
+            answers[row] = self._next(self.tables, row, row, int(position) + 1)
         if sampling_params is not None:
             self.tokens = np.array(answers)
             self.positions = np.where(self.positions >= 0, self.positions + 1, -1)
