@@ -10,12 +10,13 @@ from torch import Tensor
 from tt_hostmesh.adapter.compute import PrefillRow
 from tt_hostmesh.adapter.decode import DecodeCall
 from tt_hostmesh.adapter.device import PrefillCall
+from tt_hostmesh.adapter.images import ImageArguments
 from tt_hostmesh.sampling import SamplingColumns
 
 
 @dataclass(frozen=True, slots=True)
 class PrefillArguments:
-    """Keywords of prefill_forward (contract 1.5); `unknown`: those it has no name for."""
+    """Keywords of prefill_forward (contract 1.5); `unknown`: those it has no name for; `images`: if the model sees."""
 
     tokens: Any
     page_table: Any
@@ -26,14 +27,16 @@ class PrefillArguments:
     empty_slots: Any
     sampling_params: Any
     unknown: Mapping[str, object]
+    images: ImageArguments | None = None
 
     def call(self, offsets: Tensor) -> PrefillCall:
         """For the device; `offsets` int64 [B, 1] turn lane-local block ids into pool ids."""
         ends = _ints(self.prompt_lens)
         starts = [0] * len(ends) if self.start_pos is None else _ints(self.start_pos)
         slots = list(range(len(ends))) if self.empty_slots is None else _ints(self.empty_slots)
+        images = [()] * len(ends) if self.images is None else self.images.rows(len(ends))
         rows = [
-            PrefillRow(self.tokens[i, :end].long(), start, self.page_table[i].long() + offsets[slot], slot)
+            PrefillRow(self.tokens[i, :end].long(), start, self.page_table[i].long() + offsets[slot], slot, images[i])
             for i, (end, start, slot) in enumerate(zip(ends, starts, slots, strict=True))
         ]
         sampling = None if self.sampling_params is None else SamplingColumns.of(self.sampling_params, len(rows))
@@ -47,7 +50,8 @@ class PrefillArguments:
 
 @dataclass(frozen=True, slots=True)
 class DecodeArguments:
-    """Keywords of decode_forward (contract 1.6); None = not sent; `unknown`: those it has no name for."""
+    """Keywords of decode_forward (contract 1.6); None = not sent; `unknown`: those it has no name for; `rope_deltas`:
+    rope_deltas_all_users, of a model with rotary positions in three axes."""
 
     tokens: Any
     start_pos: Any
@@ -65,6 +69,7 @@ class DecodeArguments:
     reload_sampling_params: Any
     reset_sampling_state: Any
     unknown: Mapping[str, object]
+    rope_deltas: Any = None
 
     @property
     def sampled(self) -> bool:
@@ -94,6 +99,7 @@ class DecodeArguments:
             reload_page_table=bool(self.reload_page_table),
             reload_sampling_params=bool(self.reload_sampling_params),
             reset_sampling_state=bool(self.reset_sampling_state),
+            rope_deltas=None if self.rope_deltas is None else torch.tensor(self.rope_deltas, dtype=torch.int64),
             on_inputs=on_inputs,
         )
 

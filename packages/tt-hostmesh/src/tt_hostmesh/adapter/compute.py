@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
+from tt_hostmesh.adapter.images import Image
 from tt_hostmesh.peaks import Peaks
 
 Logits = Tensor | Peaks
@@ -23,12 +24,13 @@ class KVLayout(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class PrefillRow:
     """One row of a prefill. tokens: int64 [end]; compute positions [start, end); blocks: int64 [w], pool-wide ids;
-    slot: where a model with state keeps the sequence's."""
+    slot: where a model with state keeps the sequence's; images: of a model that sees, all that lie in `tokens`."""
 
     tokens: Tensor
     start: int
     blocks: Tensor
     slot: int = 0
+    images: tuple[Image, ...] = ()
 
 
 class Compute(Protocol):

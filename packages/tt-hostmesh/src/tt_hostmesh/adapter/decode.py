@@ -31,5 +31,7 @@ class DecodeCall:
     reload_page_table: bool = False
     reload_sampling_params: bool = False
     reset_sampling_state: bool = False
+    rope_deltas: Tensor | None = None
+    """int64 [rows up to the last live one]: what turns token positions into rotary positions from now on."""
     on_inputs: Callable[[Tensor, Tensor, Tensor], None] | None = None
     """Told in the device thread what the step computes with: rows, tokens, positions, int64 [n] each."""

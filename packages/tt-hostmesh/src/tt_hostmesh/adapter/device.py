@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from tt_hostmesh.adapter.compute import Compute, KVLayout, Logits, PrefillRow, StatefulCompute
 from tt_hostmesh.adapter.decode import DecodeCall
+from tt_hostmesh.adapter.images import ImageCompute
 from tt_hostmesh.adapter.lanes import Placement
 from tt_hostmesh.adapter.protocol import DecodeProtocol, stage
 from tt_hostmesh.adapter.readback import Result
@@ -36,6 +38,7 @@ class DeviceSide:
         self._placement = placement
         self._protocol = protocol
         self._state = compute if isinstance(compute, StatefulCompute) else None
+        self._sight = compute if isinstance(compute, ImageCompute) else None
         self._resident = Resident(placement.max_batch_size)
         self._generator = torch.Generator()
         self._generator.seed()
@@ -59,8 +62,13 @@ class DeviceSide:
         self._forward(zeros, zeros, self.offsets.expand(-1, width), torch.arange(len(zeros)))
         self._resident.clear()
 
-    def prefill(self, call: PrefillCall) -> Tensor | tuple[Tensor, Tensor]:
-        """Logits float32 [n, 1, vocab], or (tokens int64 [n, 1], logprobs float32 [n])."""
+    def prefill(self, call: PrefillCall) -> Any:
+        """Logits float32 [n, 1, vocab], or (tokens int64 [n, 1], logprobs float32 [n]); a model that sees puts its
+        rope deltas, int64 [n, 1], behind either."""
+        out = self._prefill(call)
+        return out if self._sight is None else (out, self._sight.rope_deltas(call.rows))
+
+    def _prefill(self, call: PrefillCall) -> Tensor | tuple[Tensor, Tensor]:
         logits = self.compute.prefill(call.rows)
         self._resident.forget_rows(call.slots)
         if call.sampling is None:
@@ -75,6 +83,8 @@ class DeviceSide:
         """(tokens int32 [B], logprobs float32 [B]) or (logits float32 [B, 1, vocab], None); padding rows are 0."""
         state = self._resident
         stage(self._protocol, state, call, self.compute.vocab_size)
+        if call.rope_deltas is not None:
+            state.rope_deltas[: len(call.rope_deltas)] = call.rope_deltas
         if self._state is not None and call.slot_remap is not None:
             self._state.permute_state(call.slot_remap)
         if state.page_table is None:
@@ -95,8 +105,12 @@ class DeviceSide:
 
     def _forward(self, tokens: Tensor, positions: Tensor, blocks: Tensor, rows: Tensor) -> Logits:
         """One step of `rows`, int64 [n], which are the slots of a model that has state."""
-        slots = {} if self._state is None else {"slots": rows}
-        return self.compute.decode(tokens, positions, blocks, **slots)
+        more: dict[str, Tensor] = {}
+        if self._state is not None:
+            more["slots"] = rows
+        if self._sight is not None:
+            more["rotary"] = positions + self._resident.rope_deltas[rows]
+        return self.compute.decode(tokens, positions, blocks, **more)
 
     def _sample(self, logits: Logits, live: Tensor) -> Result:
         state = self._resident

@@ -10,6 +10,7 @@ from torch import Tensor
 from tt_hostmesh.adapter.arguments import DecodeArguments, PrefillArguments
 from tt_hostmesh.adapter.compute import Compute, KVLayout, StatefulCompute
 from tt_hostmesh.adapter.device import DeviceSide
+from tt_hostmesh.adapter.images import DECODE_KEYWORD, ImageArguments, ImageCompute
 from tt_hostmesh.adapter.lanes import Placement
 from tt_hostmesh.adapter.protocol import DecodeProtocol
 from tt_hostmesh.adapter.readback import DevicePayload, HostPayload, Result
@@ -55,6 +56,7 @@ class HostGenerator:
             self.decode_input_update_contract = 1
         self.already_warmed_up_prefill = False
         self._checker = _checker(type(self).__name__, compute, placement, self._protocol)
+        self._sees = isinstance(compute, ImageCompute)
         self._device = DeviceSide(compute, placement, self._protocol)
         self._kv_cache: list[object] | None = None
         self._released = False
@@ -142,14 +144,16 @@ class HostGenerator:
         empty_slots: Sequence[int] | None = None,
         sampling_params: Any = None,
         **unknown: object,
-    ) -> Tensor | tuple[Tensor, Tensor]:
+    ) -> Any:
         """Compute positions [start_pos, prompt_lens) of each row. Blocks until the result is there.
 
         tokens int32 [n, max_end] from position 0; page_table int32 [n, W], packed, lane-local ids; prompt_lens and
         start_pos per row; empty_slots: the rows' slots, default 0..n-1.
         Returns logits float32 [n, 1, vocab], or with sampling_params (tokens int64 [n, 1], logprobs float32 [n]).
+        A model that sees takes pixel_values and image_grid_thw too, and puts rope deltas, int64 [n, 1], behind either.
         """
         self._require_usable("prefill_forward")
+        images = ImageArguments.take(unknown) if self._sees else None
         arguments = PrefillArguments(
             tokens=tokens,
             page_table=page_table,
@@ -160,6 +164,7 @@ class HostGenerator:
             empty_slots=empty_slots,
             sampling_params=sampling_params,
             unknown=unknown,
+            images=images,
         )
         if self._checker:
             self._checker.prefill(arguments, self._mesh.settle)
@@ -170,6 +175,8 @@ class HostGenerator:
         result = self._mesh.submit(lambda: self._device.prefill(call), "prefill").result()
         if self._checker:
             arguments.overwrite_beyond_ends()
+            if self._sees:
+                self._checker.rope_deltas_known(call.slots, result[1])
         return result
 
     def decode_forward(
@@ -199,6 +206,7 @@ class HostGenerator:
         [B, 1, vocab], None); padding rows are 0.
         """
         self._require_usable("decode_forward")
+        deltas = unknown.pop(DECODE_KEYWORD, None) if self._sees else None
         arguments = DecodeArguments(
             tokens=tokens,
             start_pos=start_pos,
@@ -216,6 +224,7 @@ class HostGenerator:
             reload_sampling_params=reload_sampling_params,
             reset_sampling_state=reset_sampling_state,
             unknown=unknown,
+            rope_deltas=deltas,
         )
         checked = self._checker.decode(arguments) if self._checker else None
         sampling = self._sampling_of(sampling_params, bool(reload_sampling_params))
@@ -275,5 +284,12 @@ _NOT_VLLM = "this class is driven by the TT worker, through prefill_forward and 
 def _checker(model: str, compute: Compute, placement: Placement, protocol: DecodeProtocol) -> ContractChecker | None:
     if not strict_wanted():
         return None
-    stateful = isinstance(compute, StatefulCompute)
-    return ContractChecker(Limits(model, protocol, compute.vocab_size, placement, stateful=stateful))
+    limits = Limits(
+        model,
+        protocol,
+        compute.vocab_size,
+        placement,
+        stateful=isinstance(compute, StatefulCompute),
+        placeholder=compute.placeholder if isinstance(compute, ImageCompute) else None,
+    )
+    return ContractChecker(limits)

@@ -13,7 +13,8 @@ NOBODY = -1
 
 @dataclass(slots=True)
 class Resident:
-    """tokens and positions: int64 [B], position -1 = no row; page_table: int64 [B, W]; the sampler's tables.
+    """tokens and positions: int64 [B], position -1 = no row; page_table: int64 [B, W]; the sampler's tables;
+    rope_deltas: int64 [B], of a model with rotary positions in three axes.
 
     Touched by commands in the device thread only. `tokens_valid` is False as long as nobody has put tokens there:
     at the start, and after a step whose tokens were sampled on the host.
@@ -26,10 +27,12 @@ class Resident:
     tokens_valid: bool = False
     sampling: SamplingTable | None = None
     counts: TokenCounts | None = None
+    rope_deltas: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
         self.tokens = torch.zeros(self.rows, dtype=torch.int64)
         self.positions = torch.full((self.rows,), NOBODY, dtype=torch.int64)
+        self.rope_deltas = torch.zeros(self.rows, dtype=torch.int64)
 
     def clear(self) -> None:
         """Forget everything, as after warm-up."""
@@ -48,6 +51,7 @@ class Resident:
     def permute(self, remap: Tensor) -> None:
         """Row i takes the state now in row remap[i]."""
         self.tokens, self.positions = self.tokens[remap], self.positions[remap]
+        self.rope_deltas = self.rope_deltas[remap]
         if self.page_table is not None:
             self.page_table = self.page_table[remap]
         if self.sampling is not None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from tt_hostmesh.adapter.generator import HostGenerator
-from tt_hostmesh.adapter.lanes import place
+from tt_hostmesh.adapter.lanes import Placement, place
 from tt_hostmesh.adapter.protocol import DecodeProtocol
 from tt_hostmesh.errors import HostMeshError
 from tt_hostmesh.llama.config import LlamaConfig
@@ -26,6 +26,21 @@ def device_threads(environ: Mapping[str, str] = os.environ) -> int | None:
     if not value.isdecimal() or int(value) == 0:
         raise ValueError(f"TT_HOST_THREADS={value!r} is not a number of threads above 0")
     return int(value)
+
+
+def placed(model: str, mesh_device: Any, max_batch_size: int, max_seq_len: int, lanes: int) -> Placement:
+    """Where a model sits on its mesh, whose thread gets the CPU threads that it may use.
+
+    Raises HostMeshError for a mesh that is none, ValueError for rows or lanes that do not fit.
+    """
+    if not isinstance(mesh_device, HostMesh):
+        raise HostMeshError(f"{model} runs on the software mesh only, got {type(mesh_device).__name__}")
+    mesh: HostMesh = mesh_device
+    threads = device_threads()
+    placement = place(mesh, max_batch_size, max_seq_len, lanes)
+    if threads:
+        mesh.submit(lambda: torch.set_num_threads(threads), "set threads").wait()
+    return placement
 
 
 class LlamaForCausalLM(HostGenerator):
@@ -49,14 +64,9 @@ class LlamaForCausalLM(HostGenerator):
         """
         if optimizations not in OPTIMIZATIONS:
             raise ValueError(f"optimizations={optimizations!r} is unknown: allowed are None, 'performance', 'accuracy'")
-        if not isinstance(mesh_device, HostMesh):
-            raise HostMeshError(f"{cls.__name__} runs on the software mesh only, got {type(mesh_device).__name__}")
         config = LlamaConfig.of(hf_config)
-        threads = device_threads()
-        placement = place(mesh_device, max_batch_size, max_seq_len, tt_data_parallel)
-        if threads:
-            mesh_device.submit(lambda: torch.set_num_threads(threads), "set threads").wait()
-        weights = mesh_device.submit(lambda: load_weights(hf_config._name_or_path, config), "load weights").result()
+        placement = placed(cls.__name__, mesh_device, max_batch_size, max_seq_len, tt_data_parallel)
+        weights = placement.mesh.submit(lambda: load_weights(hf_config._name_or_path, config), "load weights").result()
         return cls(LlamaCompute(config, weights, max_seq_len), placement)
 
 

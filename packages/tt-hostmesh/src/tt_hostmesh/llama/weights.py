@@ -48,13 +48,25 @@ class Checkpoint:
 
     def read(self, name: str, *shape: int) -> Tensor:
         """The tensor in the wanted dtype. Raises KeyError if it is missing, ValueError for a wrong shape."""
-        if name not in self._files:
-            raise KeyError(f"{self._directory} has no tensor {name!r}")
-        with _open(self._files[name]) as handle:
-            tensor: Tensor = handle.get_tensor(name)
+        tensor = self._load(name)
         if tuple(tensor.shape) != shape:
             raise ValueError(f"{name} has shape {tuple(tensor.shape)}, the configuration says {shape}")
         return tensor.to(self._dtype)
+
+    def read_flat(self, name: str, rows: int, columns: int) -> Tensor:
+        """A tensor with more than two dimensions as [rows, columns]; errors as those of `read`."""
+        tensor = self._load(name)
+        if len(tensor) != rows or tensor.numel() != rows * columns:
+            raise ValueError(
+                f"{name} has shape {tuple(tensor.shape)}, the configuration says {rows} x {columns} values"
+            )
+        return tensor.reshape(rows, columns).to(self._dtype)
+
+    def _load(self, name: str) -> Tensor:
+        if name not in self._files:
+            raise KeyError(f"{self._directory} has no tensor {name!r}")
+        with _open(self._files[name]) as handle:
+            return handle.get_tensor(name)
 
     def _index(self) -> dict[str, Path]:
         index = self._directory / "model.safetensors.index.json"

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tt_hostmesh.adapter.images import Placeholder
 from tt_hostmesh.adapter.lanes import Placement
 from tt_hostmesh.adapter.protocol import DecodeProtocol
 from tt_hostmesh.errors import ContractError
@@ -29,7 +30,7 @@ class Where:
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a call is measured against. Blocks are unknown (0) until the cache is allocated. stateful: sequences have
-    state by slot, which goes forward only."""
+    state by slot, which goes forward only. placeholder: of a model that sees."""
 
     model: str
     protocol: DecodeProtocol
@@ -38,6 +39,7 @@ class Limits:
     num_blocks: int = 0
     block_size: int = 0
     stateful: bool = False
+    placeholder: Placeholder | None = None
 
     @property
     def rows(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from tt_hostmesh.adapter.readback import DevicePayload
 from tt_hostmesh.errors import HostMeshError
 from tt_hostmesh.strict.breach import Limits, Where
 from tt_hostmesh.strict.decode import DecodeWrites, check_padding, check_step, enter_step
+from tt_hostmesh.strict.images import RopeBook, view_images
 from tt_hostmesh.strict.ledger import Ledger
 from tt_hostmesh.strict.parameters import check_abilities, check_parameters, penalised, snapshot
 from tt_hostmesh.strict.plan import (
@@ -52,6 +53,7 @@ class ContractChecker:
         self._book = SlotBook(limits.rows)
         self._mirror = DeviceMirror(limits.rows)
         self._read_back = ReadBack()
+        self._ropes = RopeBook(limits.rows) if limits.placeholder else None
         self._ledger: Ledger | None = None
         self._kv_cache: object = None
 
@@ -70,6 +72,8 @@ class ContractChecker:
         if width is not None:
             self._check_width(where, "1.4", width)
         self._mirror = DeviceMirror(self._limits.rows)
+        if self._ropes is not None:
+            self._ropes.held[:] = 0
 
     def prefill(self, arguments: PrefillArguments, finish: Callable[[], None]) -> None:
         """A prefill call. `finish` waits for the device: cached tokens must be known before they are compared."""
@@ -81,11 +85,18 @@ class ContractChecker:
         if arguments.sampling_params is not None:
             check_parameters(where, arguments.sampling_params, len(view.slots))
             check_abilities(where, arguments.sampling_params, range(len(view.slots)))
+        if self._limits.placeholder is not None and arguments.images is not None:
+            view = view_images(where, self._limits.placeholder, view, arguments.images)
         finish()
         if self._limits.stateful:
             check_states(where, self._book, ledger, view)
         enter_prefill(where, self._book, ledger, view)
         self._mirror.prefilled(view.slots)
+
+    def rope_deltas_known(self, slots: Sequence[int], deltas: Tensor) -> None:
+        """A prefill answered with these deltas, int64 [n, 1]."""
+        if self._ropes is not None:
+            self._ropes.prefilled(list(slots), deltas)
 
     def decode(self, arguments: DecodeArguments) -> CheckedStep:
         """A decode call."""
@@ -104,6 +115,9 @@ class ContractChecker:
             token_ids(where, "1.6", "tokens", tokens, self._limits.vocab_size)
         if params is not None:
             self._check_sampling(where, given, arguments, effective)
+        if self._ropes is not None:
+            live = np.flatnonzero(effective.positions >= 0)
+            self._ropes.held = self._ropes.check(where, arguments.rope_deltas, live)
         writes = check_step(where, self._limits, self._book, ledger, effective.positions, effective.table)
         return CheckedStep(
             lambda rows, ids, at: _record(ledger, writes, rows, ids, at),
@@ -174,6 +188,8 @@ class ContractChecker:
         moved = (remap != np.arange(rows)).any()
         self._book.permute(remap)
         self._mirror.permute(remap)
+        if self._ropes is not None:
+            self._ropes.permute(remap)
         if moved:
             self._mirror.transition = self._mirror.transition or "slot_remap moved rows"
 

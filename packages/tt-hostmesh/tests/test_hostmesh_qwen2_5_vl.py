@@ -1,0 +1,289 @@
+"""Qwen 2.5-VL on the software mesh: greedy tokens equal those of transformers in float32, with and without images."""
+
+import random
+
+import pytest
+import torch
+
+from tt_hostmesh.adapter.images import Image, Placeholder
+from tt_hostmesh.errors import ContractError
+from tt_hostmesh.qwen2_5_vl.generator import Qwen25VL
+from tt_hostmesh.qwen2_5_vl.positions import rope_delta, rotary_positions
+from tt_hostmesh.qwen2_5_vl.windows import patch_places, windows
+
+IMAGE, START, END = 150, 152, 153
+PATCH = 3 * 2 * 4 * 4
+transformers = pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="module")
+def sight(tmp_path_factory):
+    """Configuration of a random Qwen 2.5-VL on disk: windows of 2 x 2 merged patches, one layer without windows."""
+    folder = tmp_path_factory.mktemp("tiny-qwen2.5-vl")
+    torch.manual_seed(3)
+    text = {
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "vocab_size": 160,
+        "max_position_embeddings": 256,
+        "initializer_range": 0.3,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]},
+        "bos_token_id": None,
+        "eos_token_id": None,
+    }
+    vision = {
+        "depth": 3,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_heads": 2,
+        "patch_size": 4,
+        "window_size": 16,
+        "out_hidden_size": 64,
+        "fullatt_block_indexes": [1],
+        "initializer_range": 0.3,
+    }
+    config = transformers.Qwen2_5_VLConfig(
+        text_config=text,
+        vision_config=vision,
+        image_token_id=IMAGE,
+        video_token_id=151,
+        vision_start_token_id=START,
+        vision_end_token_id=END,
+    )
+    transformers.Qwen2_5_VLForConditionalGeneration(config).save_pretrained(folder)
+    loaded = transformers.AutoConfig.from_pretrained(folder)
+    loaded.num_key_value_heads, loaded.head_dim, loaded.num_hidden_layers = 2, 16, 3
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def answer(sight):
+    """answer(tokens, images, count): what transformers generates."""
+    model = transformers.Qwen2_5_VLForConditionalGeneration.from_pretrained(
+        sight._name_or_path, dtype=torch.float32
+    ).eval()
+
+    def generate(tokens, images, count):
+        ids = torch.tensor([tokens])
+        more = {}
+        if images:
+            more["pixel_values"] = torch.cat([pixels for pixels, _ in images])
+            more["image_grid_thw"] = torch.stack([grid for _, grid in images])
+        out = model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            mm_token_type_ids=(ids == IMAGE).int(),
+            max_new_tokens=count,
+            do_sample=False,
+            pad_token_id=0,
+            **more,
+        )
+        return out[0, len(tokens) :].tolist()
+
+    return generate
+
+
+def image(height, width, seed=0):
+    """A random image of so many merged patches: its pixels and its grid, as a processor gives them."""
+    grid = torch.tensor([1, 2 * height, 2 * width])
+    noise = torch.Generator().manual_seed(1000 * height + 10 * width + seed)
+    return torch.randn(int(grid.prod()), PATCH, generator=noise), grid
+
+
+def text(count, seed=0):
+    return [random.Random(f"{count}/{seed}").randrange(140) for _ in range(count)]
+
+
+def prompt(*parts):
+    """Tokens and images: numbers stand for so many tokens of text, pairs for images of so many merged patches."""
+    tokens, images = [], []
+    for i, part in enumerate(parts):
+        if isinstance(part, int):
+            tokens += text(part, i)
+        else:
+            images.append(image(*part))
+            tokens += [START, *[IMAGE] * (part[0] * part[1]), END]
+    return tokens, images
+
+
+class Seer:
+    """The plugin in small for a model with images: hands them over, keeps the rope deltas."""
+
+    def __init__(self, driver):
+        self.driver = driver
+        self.rows = ()
+
+    def admit(self, asked, row, **more):
+        request = self.driver.admit(asked[0], row, **more)
+        request.images, request.delta = asked[1], None
+        return request
+
+    def media(self, requests, ends):
+        """The images that begin before each chunk's end."""
+        keywords = {"pixel_values": [], "image_grid_thw": []}
+        for request, end in zip(requests, ends, strict=True):
+            used, mine = 0, []
+            places = [i for i, token in enumerate(request.tokens[:end]) if token == IMAGE]
+            for one in request.images:
+                if used < len(places):
+                    mine.append(one)
+                used += int(one[1].prod()) // 4
+            for name, index in (("pixel_values", 0), ("image_grid_thw", 1)):
+                keywords[name].append([one[index] for one in mine] or None)
+        return keywords
+
+    def prefill(self, requests, ends=None, sampling=None, final=True, **changes):
+        call = self.driver.prefill_call(requests, ends, sampling)
+        call |= self.media(requests, call["prompt_lens"].tolist())
+        out, deltas = self.driver.model.prefill_forward(**{**call, **changes})
+        for request, end, delta in zip(requests, call["prompt_lens"].tolist(), deltas, strict=True):
+            request.computed, request.delta = end, int(delta.item())
+        if final:
+            tokens = out[0][:, 0] if sampling is not None else out[:, -1].argmax(-1)
+            for request, token in zip(requests, tokens.tolist(), strict=True):
+                request.tokens.append(token)
+        self.driver.fresh = True
+
+    def decode(self, sampling=None, **changes):
+        live = self.driver.live
+        news = self.driver.fresh or self.rows != tuple(sorted(live))
+        deltas = [live[row].delta if row in live else 0 for row in range(max(live) + 1)] if news else None
+        self.driver.decode(sampling, **{"rope_deltas_all_users": deltas, **changes})
+        self.rows = tuple(sorted(live))
+
+
+@pytest.fixture
+def see(load, sight):
+    return lambda **more: Seer(load(Qwen25VL, config=sight, **more))
+
+
+ASKED = (
+    prompt(20),
+    prompt(5, (2, 3), 9),
+    prompt((4, 5), 3, (1, 2), 12),
+    prompt(11, (3, 3)),
+    prompt(40, (5, 2), (2, 5), 1),
+)
+
+
+@pytest.mark.parametrize("device", [True, False], ids=["device", "host"])
+def test_rows_with_and_without_images_decode_like_transformers(see, answer, tools, device):
+    seer = see(batch=6)
+    sampling = tools.params(6) if device else None
+    requests = [seer.admit(asked, row) for row, asked in enumerate(ASKED[:3])]
+    seer.prefill(requests, sampling=tools.params(3) if device else None)
+    seer.decode(sampling)
+    requests += [seer.admit(asked, row) for row, asked in enumerate(ASKED[3:], 3)]
+    seer.prefill(requests[3:], sampling=tools.params(2) if device else None)
+    for _ in range(12):
+        seer.decode(sampling)
+    for request, (tokens, images) in zip(requests, ASKED, strict=True):
+        assert request.tokens[len(tokens) :] == answer(tokens, images, len(request.tokens) - len(tokens))
+
+
+@pytest.mark.parametrize("cut", [[41], [51], [53], [51, 63], [16, 41, 64]])
+def test_chunks_may_end_beside_an_image_and_begin_in_the_middle_of_one(see, answer, cut):
+    """An image at 41..50, one at 53..62, 65 tokens. A chunk's start is rounded down, so it may lie in an image."""
+    seer = see()
+    tokens, images = ASKED[4]
+    request = seer.admit(ASKED[4], 1)
+    for end in [*cut, len(tokens)]:
+        request.computed -= request.computed % 16
+        seer.prefill([request], [end], final=end == len(tokens))
+    for _ in range(6):
+        seer.decode()
+    assert request.tokens[len(tokens) :] == answer(tokens, images, 7)
+
+
+def test_a_cached_prefix_may_hold_images(see, answer):
+    seer = see()
+    asked = prompt(10, (4, 5), 30)
+    first = seer.admit(asked, 0)
+    seer.prefill([first])
+    tokens, images = asked[0] + text(9, 99), asked[1]
+    second = seer.admit((tokens, images), 1, blocks=first.blocks[:3], computed=48)
+    seer.prefill([second])
+    for _ in range(6):
+        seer.decode()
+    assert second.tokens[len(tokens) :] == answer(tokens, images, 7)
+
+
+def test_lanes_have_rope_deltas_of_their_own_rows(see, answer, tools):
+    seer = see(lanes=2, batch=6)
+    rows = (0, 2, 3, 5)
+    requests = [seer.admit(asked, row) for asked, row in zip(ASKED, rows, strict=False)]
+    seer.prefill(requests, sampling=tools.params(4))
+    for _ in range(5):
+        seer.decode(tools.params(6))
+    for request, (tokens, images) in zip(requests, ASKED, strict=False):
+        assert request.tokens[len(tokens) :] == answer(tokens, images, 6)
+
+
+def test_strict_mode_finds_a_cut_image(see):
+    seer = see()
+    request = seer.admit(ASKED[4], 0)
+    with pytest.raises(ContractError, match="an image is cut by the chunk's end, missing"):
+        seer.prefill([request], [45], final=False)
+
+
+def test_strict_mode_finds_an_image_that_was_not_handed_over(see):
+    seer = see()
+    request = seer.admit(ASKED[1], 0)
+    with pytest.raises(ContractError, match="its 0 images need 0"):
+        seer.prefill([request], pixel_values=[None], image_grid_thw=[None])
+
+
+def test_strict_mode_finds_a_cached_prefix_with_another_image(see):
+    seer = see()
+    tokens, images = prompt(10, (4, 5), 30)
+    first = seer.admit((tokens, images), 0)
+    seer.prefill([first])
+    second = seer.admit((tokens, [image(4, 5, seed=1)]), 1, blocks=first.blocks[:3], computed=48)
+    with pytest.raises(ContractError, match="holds other tokens"):
+        seer.prefill([second])
+
+
+def test_strict_mode_finds_rope_deltas_that_were_forgotten_or_shifted(see, tools):
+    seer = see()
+    requests = [seer.admit(ASKED[2], 0), seer.admit(ASKED[1], 2)]
+    seer.prefill(requests, sampling=tools.params(2))
+    assert [request.delta for request in requests] == [-15, -3]
+    for wrong in (None, [-15, -3], [-15, 0, 0]):
+        with pytest.raises(ContractError, match="rope_deltas_all_users"):
+            seer.decode(tools.params(4), rope_deltas_all_users=wrong)
+
+
+def test_a_text_model_takes_no_images(load):
+    driver = load()
+    request = driver.admit(text(9), 0)
+    call = driver.prefill_call([request])
+    with pytest.raises(ContractError, match="unknown keyword image_grid_thw, pixel_values"):
+        driver.model.prefill_forward(**call, pixel_values=[None], image_grid_thw=[None])
+
+
+def test_positions_are_those_of_transformers(sight):
+    tokens, images = ASKED[4]
+    ids = torch.tensor([tokens])
+    model = transformers.Qwen2_5_VLForConditionalGeneration.from_pretrained(sight._name_or_path).model
+    wanted, delta = model.get_rope_index(
+        ids, image_grid_thw=torch.stack([grid for _, grid in images]), mm_token_type_ids=(ids == IMAGE).int()
+    )
+    seen = [Image(pixels, tuple(grid.tolist())) for pixels, grid in images]
+    mine = rotary_positions(ids[0], seen, Placeholder(IMAGE, 2))
+    assert torch.equal(mine, wanted[:, 0])
+    assert rope_delta(mine) == delta.item()
+
+
+@pytest.mark.parametrize("grid", [(1, 8, 12), (1, 10, 6), (2, 2, 2), (1, 4, 14)])
+def test_windows_and_places_are_those_of_transformers(grid):
+    vision_utils = pytest.importorskip("transformers.vision_utils")
+    order, bounds = vision_utils.get_vision_window_index(
+        torch.tensor([grid]), spatial_merge_size=2, window_size=16, patch_size=4
+    )
+    mine = windows(grid, merge=2, side=2)
+    assert torch.equal(mine.order, order)
+    assert [size * 4 for size in mine.sizes] == [n for n in bounds.diff().tolist() if n]
+    assert torch.equal(patch_places(grid, 2), vision_utils.get_vision_position_ids(torch.tensor([grid]), 2))
