@@ -155,7 +155,7 @@ class LedgerModel:
 @dataclass
 class Sample:
     token_ids: list[int]
-    logprobs: Any = None
+    late: Any = None
     failed: dict[int, str] = field(default_factory=dict)
 
 

@@ -87,7 +87,7 @@ def test_histories_follow_the_tokens_and_end_with_the_row() -> None:
 @dataclass
 class Sample:
     token_ids: list[int]
-    logprobs: Any = None
+    late: Any = None
     failed: dict[int, str] = field(default_factory=dict)
 
 
@@ -225,3 +225,43 @@ def test_top_lists_of_the_device_reach_the_engine_from_the_first_token_on() -> N
     assert values.shape == ids.shape == (2, 3)
     runner.execute(StepRequest(leaving=["r0"], scheduled={"r1": 1}))
     assert answer(runner).logprobs is None
+
+
+class LateLogprobs(Recorder):
+    """Answers 7 for every row, with logprobs that say when they were worked out."""
+
+    def __init__(self, events: list[str]) -> None:
+        super().__init__()
+        self.events = events
+
+    def sample(self, logits: Any, rows: Any, *, advance: Any, grammar: Any) -> Any:
+        self.events.append("tokens")
+        return Sample([7] * len(rows), late=lambda: self.events.append("logprobs") or ["lists"])
+
+
+class Submitting(LedgerModel):
+    """Notes when a decode step is submitted."""
+
+    def __init__(self, *args: Any, events: list[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.events = events
+
+    def decode_forward(self, **kwargs: Any) -> Any:
+        self.events.append("submit")
+        return super().decode_forward(**kwargs)
+
+
+def test_the_next_step_does_not_wait_for_logprobs() -> None:
+    """The device would idle meanwhile. Fails when they are worked out with the tokens."""
+    events: list[str] = []
+    model = Submitting(4, 12, contract=1, events=events)
+    config = RunnerConfig(alignment=BLOCK)
+    runner = runner_of(LateLogprobs(events), config, DeviceSampler(mode=Mode.OFF), model=model)
+    asks = RowSampling(temperature=0, logprobs=2)
+    runner.execute(admissions(asks, asks))
+    first = runner.sample()
+    runner.execute(StepRequest(scheduled={"r0": 1, "r1": 1}))
+    assert events == ["tokens", "submit"]
+    assert first is not None
+    assert first.result().logprobs == ["lists"]
+    assert events == ["tokens", "submit", "logprobs"]

@@ -79,6 +79,9 @@ class Results:
         """Wait for the step and take its tokens; with logits, sample. A model may answer with logits unasked."""
         outcome = read()
         with self._tenants.lock:
+            if outcome.rope_deltas is not None:
+                for state, line in zip(batch.states, lines, strict=True):
+                    state.rope_delta = outcome.rope_deltas[line]
             if on_device and outcome.tokens is not None:
                 return self._apply_device(batch, outcome, lines)
             self._logits_unasked |= on_device
@@ -91,7 +94,7 @@ class Results:
         if all(count is None for count in asked):
             return self._apply(batch, tokens, None)
         given = picked_logprobs(outcome, lines)
-        return self._apply(batch, tokens, self._samplers.host.device_logprobs(tokens, given, asked))
+        return self._apply(batch, tokens, lambda: self._samplers.host.device_logprobs(tokens, given, asked))
 
     def _sample_host(self, batch: Batch, logits: Any, grammar: GrammarMask | None) -> StepResult:
         """Sample row i of `logits` for batch.rows[i]."""
@@ -100,7 +103,7 @@ class Results:
         if logits is None:
             raise AdapterError("the model returned tokens although logits were asked for (tt-metal contract 1.5, 1.6)")
         sample = self._samplers.host.sample(logits, batch.rows, advance=batch.final, grammar=grammar)
-        return self._apply(batch, list(sample.token_ids), sample.logprobs, self._failures(batch, sample.failed))
+        return self._apply(batch, list(sample.token_ids), sample.late, self._failures(batch, sample.failed))
 
     def _failures(self, batch: Batch, failed: Mapping[int, str]) -> dict[str, str]:
         """Requests of this step that must not go on.
@@ -117,7 +120,11 @@ class Results:
         return {batch.ids[i]: why for i, why in failed.items()}
 
     def _apply(
-        self, batch: Batch, tokens: list[int], logprobs: Any, failed: Mapping[str, str] = NOTHING.failed
+        self,
+        batch: Batch,
+        tokens: list[int],
+        late: Callable[[], Any] | None,
+        failed: Mapping[str, str] = NOTHING.failed,
     ) -> StepResult:
         """Append the tokens to their requests' histories. States, not rows: a row may have a new tenant by now.
 
@@ -132,7 +139,7 @@ class Results:
         ids = [[token] if final else [] for token, final in zip(tokens, batch.final, strict=True)]
         for request_id in failed:
             ids[batch.ids.index(request_id)] = []
-        return StepResult(batch.ids, ids, logprobs, failed)
+        return StepResult(batch.ids, ids, late, failed)
 
 
 def _select(logits: Any, rows: list[int]) -> Any:

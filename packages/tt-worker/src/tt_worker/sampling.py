@@ -3,7 +3,7 @@ step."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from tt_sampling.device import DeviceParams
@@ -15,12 +15,12 @@ from tt_worker.request import RequestState
 
 
 class HostSample(Protocol):
-    """One token a row, and logprobs in the engine's form."""
+    """One token a row, and logprobs in the engine's form for whoever asks for them."""
 
     @property
     def token_ids(self) -> Sequence[int]: ...
     @property
-    def logprobs(self) -> Any: ...
+    def late(self) -> Callable[[], Any] | None: ...
     @property
     def failed(self) -> Mapping[int, str]:
         """Position in the call -> why this request cannot go on."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from tt_worker.media import Image
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +18,7 @@ class Admission:
     block_ids:       all its blocks, per KV cache group
     params:          the engine's sampling parameters, for the engine's host sampler
     ends_at:         prompt and output tokens after which the request is over, however it goes; None: not known
+    images:          of its prompt, in their order
     """
 
     request_id: str
@@ -26,6 +29,7 @@ class Admission:
     params: Any
     lane: int = 0
     ends_at: int | None = None
+    images: Sequence[Image] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +55,19 @@ class StepResult:
     """What a step produced, request by request as `request_ids` has them.
 
     token_ids:  one token, or none for a request whose prompt is not complete
-    logprobs:   in the engine's own form, one entry a request; None when nobody asked
+    late:       gives the logprobs in the engine's own form, one entry a request; None when nobody asked
     failed:     request id -> why it must end with an error; such a request has no token
     """
 
     request_ids: Sequence[str] = ()
     token_ids: Sequence[Sequence[int]] = ()
-    logprobs: Any = None
+    late: Callable[[], Any] | None = None
     failed: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def logprobs(self) -> Any:
+        """The next step does without them, so they are worked out when they are asked for."""
+        return None if self.late is None else self.late()
 
 
 NOTHING = StepResult()

@@ -9,6 +9,7 @@ from torch.nn.functional import pad
 
 from tt_sampling.host.blocks import Blocks, best, first_of
 from tt_sampling.host.scratch import Scratch
+from tt_sampling.host.whole import FAINT
 from tt_sampling.parameters import RowSampling
 
 _FEW = 4
@@ -51,12 +52,6 @@ class Wanted:
         """Whether the selection of the top tokens is better off with fine blocks."""
         return any(n > _FEW for _, n in self.top)
 
-    def lines(self, logits: Tensor) -> Tensor:
-        """The logits of these rows, without a copy where that can be."""
-        if self.first is None:
-            return logits.index_select(0, self.positions)
-        return logits[self.first : self.first + self.positions.shape[0]]
-
 
 def wanted(rows: Sequence[RowSampling], vocab_size: int) -> Wanted | None:
     """What the rows of a batch ask, in its order. None when none asks."""
@@ -85,8 +80,8 @@ def wanted(rows: Sequence[RowSampling], vocab_size: int) -> Wanted | None:
 class Scores:
     """What the rows that ask get their numbers from.
 
-    blocks:    logits or log probabilities, with lines for the rows that ask
-    positions: int64 [m], those lines;  lines: the same, float32 [m, V]
+    lines:     logits or log probabilities of the rows that ask, float32 [m, V]
+    blocks:    the same in blocks;  positions: int64 [m], 0 to m - 1
     less:      float32 [m, 1], subtracted from what is reported; None for nothing
     best:      float32 [m, 1], the scores of the tokens where they are sure to be the best; else None
     """
@@ -112,7 +107,7 @@ def log_sums(lines: Tensor, tops: Tensor, scratch: Scratch) -> Tensor:
     sums: list[Tensor] = []
     for here, part in scratch.chunks(*lines.shape):
         torch.sub(lines[here], tops[here], out=part)
-        sums.append(part.exp_().sum(-1, keepdim=True))
+        sums.append(part.clamp_(min=FAINT).exp_().sum(-1, keepdim=True))
     return _joined(sums).log_().add_(tops)
 
 

@@ -1,8 +1,9 @@
 """The host sampler: vLLM's results, computed only for what each row asks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from threading import RLock
 from typing import Protocol
 
 import torch
@@ -17,6 +18,7 @@ from tt_sampling.host.plan import Draws, Plan, Request
 from tt_sampling.host.plan import plan as plan_of
 from tt_sampling.host.processed import processed
 from tt_sampling.host.scratch import Scratch
+from tt_sampling.late import Late
 from tt_sampling.parameters import RowSampling
 
 
@@ -62,10 +64,14 @@ class Masks:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """tokens: int64 [n];  logprobs: None when no row asks"""
+    """tokens: int64 [n];  late: logprobs, worked out when they are asked for; None when no row asks"""
 
     tokens: Tensor
-    logprobs: Logprobs | None
+    late: Late[Logprobs] | None
+
+    @property
+    def logprobs(self) -> Logprobs | None:
+        return None if self.late is None else self.late()
 
 
 class HostSampler:
@@ -77,6 +83,9 @@ class HostSampler:
         self._requests: dict[int, Request] = {}
         self._plan: Plan | None = None
         self._scratch = Scratch()
+        # Logprobs are worked out in the engine's time, while the device has the next step: memory of their own.
+        self._late_scratch = Scratch()
+        self._late_lock = RLock()
 
     def admit(self, row: int, sampling: RowSampling, stream: int, prompt: Sequence[int], output: Sequence[int]) -> None:
         """A request takes a row. `output` is its live list of emitted tokens; `stream` see `tt_sampling.seeds`."""
@@ -96,9 +105,10 @@ class HostSampler:
         Line i belongs to rows[i]. The index of a draw is the length of the row's output, so nothing advances here.
         """
         plan = self._plan_for(rows)
+        want = plan.logprobs
         if masks is not None:
             apply_bitmask(logits, masks.positions, masks.words)
-        kept = self._kept(plan, logits, hooks)
+        lines = logits.index_select(0, want.positions) if want is not None and self._raw else None
         self._edit(plan, logits, hooks)
         blocks = split(logits, fine=plan.fine)
         tokens = self._greedy(blocks, plan)
@@ -109,16 +119,15 @@ class HostSampler:
             blocks = split(logits, fine=plan.fine)
         if plan.draws is not None:
             self._draw(blocks, plan.draws, scaled, tokens)
-        want = plan.logprobs
         if want is None:
             return Sampled(tokens, None)
-        if not self._raw:
-            scores = self._processed_scores(plan, want, logits, scaled)
-        elif kept is not None:
-            scores = self._raw_scores(kept, torch.arange(want.positions.shape[0]), kept.logits, best=False)
+        if lines is not None:
+            untouched = not plan.edits and plan.penalties is None and hooks is None
+            scores = self._raw_scores(want, lines, best=want.greedy and untouched)
         else:
-            scores = self._raw_scores(blocks, want.positions, want.lines(logits), best=want.greedy)
-        return Sampled(tokens, gather(want, scores, tokens, self._scratch))
+            scores = self._processed_scores(plan, want, logits.index_select(0, want.positions), scaled)
+        late = Late(lambda: gather(want, scores(), tokens, self._late_scratch), self._late_lock)
+        return Sampled(tokens, late)
 
     def _plan_for(self, rows: Sequence[int]) -> Plan:
         if self._plan is None or self._plan.rows != tuple(rows):
@@ -154,38 +163,41 @@ class HostSampler:
             tokens.index_copy_(0, group.positions, drawn.clamp_(max=self._vocab_size - 1))
             start = stop
 
-    def _kept(self, plan: Plan, logits: Tensor, hooks: Hooks | None) -> Blocks | None:
-        """A copy of the raw logits of the rows that ask, when something is about to change them."""
-        want = plan.logprobs
-        untouched = not plan.edits and plan.penalties is None and hooks is None
-        if want is None or untouched or not self._raw:
-            return None
-        return split(logits.index_select(0, want.positions), fine=want.fine)
+    def _raw_scores(self, want: Wanted, lines: Tensor, *, best: bool) -> Callable[[], Scores]:
+        """From raw logits of the rows that ask: `lines`, a copy. best: their tokens are sure to be the best."""
 
-    def _raw_scores(self, blocks: Blocks, positions: Tensor, lines: Tensor, *, best: bool) -> Scores:
-        """Raw logits of the rows that ask: `lines`, at `positions` of `blocks`. best: their tokens are the best."""
-        tops = blocks.maxima.index_select(0, positions).amax(-1, keepdim=True)
-        less = log_sums(lines, tops, self._scratch) if self._mode is LogprobsMode.RAW_LOGPROBS else None
-        return Scores(blocks, positions, lines, less, tops if best else None)
+        def scores() -> Scores:
+            blocks = split(lines, fine=want.fine)
+            tops = blocks.maxima.amax(-1, keepdim=True)
+            of_logprobs = self._mode is LogprobsMode.RAW_LOGPROBS
+            less = log_sums(lines, tops, self._late_scratch) if of_logprobs else None
+            return Scores(blocks, torch.arange(lines.shape[0]), lines, less, tops if best else None)
+
+        return scores
 
     @property
     def _raw(self) -> bool:
         return self._mode in (LogprobsMode.RAW_LOGPROBS, LogprobsMode.RAW_LOGITS)
 
-    def _processed_scores(self, plan: Plan, want: Wanted, logits: Tensor, scaled: bool) -> Scores:
+    def _processed_scores(self, plan: Plan, want: Wanted, lines: Tensor, scaled: bool) -> Callable[[], Scores]:
+        """From what the rows that ask are drawn from: `lines`, a copy."""
         rows = [row for row in plan.rows if self._requests[row].sampling.wants_logprobs]
         asked = [self._requests[row].sampling for row in rows]
         scale = torch.ones(len(asked), 1) if scaled else self._scales(rows)
-        top_k = [row.top_k if 0 < row.top_k < self._vocab_size and not row.greedy else 0 for row in asked]
-        lines = processed(
-            want.lines(logits),
-            scale,
-            torch.tensor(top_k).unsqueeze(1),
-            torch.tensor([1.0 if row.greedy else row.top_p for row in asked]).unsqueeze(1),
-            torch.tensor([0.0 if row.greedy else row.min_p for row in asked]).unsqueeze(1),
-        )
-        lines = lines.log_softmax(-1) if self._mode is LogprobsMode.PROCESSED_LOGPROBS else lines
-        return Scores(split(lines, fine=want.fine), torch.arange(len(rows)), lines)
+
+        def scores() -> Scores:
+            top_k = [row.top_k if 0 < row.top_k < self._vocab_size and not row.greedy else 0 for row in asked]
+            found = processed(
+                lines,
+                scale,
+                torch.tensor(top_k).unsqueeze(1),
+                torch.tensor([1.0 if row.greedy else row.top_p for row in asked]).unsqueeze(1),
+                torch.tensor([0.0 if row.greedy else row.min_p for row in asked]).unsqueeze(1),
+            )
+            found = found.log_softmax(-1) if self._mode is LogprobsMode.PROCESSED_LOGPROBS else found
+            return Scores(split(found, fine=want.fine), torch.arange(len(rows)), found)
+
+        return scores
 
     def _scales(self, rows: Sequence[int]) -> Tensor:
         asked = [self._requests[row].sampling for row in rows]

@@ -11,6 +11,7 @@ from vllm.v1.outputs import LogprobsLists
 from tt_sampling.host.device_logprobs import device_logprobs
 from tt_sampling.host.logprobs import Logprobs
 from tt_sampling.host.sampler import HostSampler, LogprobsMode, Masks
+from tt_sampling.late import Late
 from tt_sampling.vllm.hooks import VllmHooks
 from tt_sampling.vllm.translate import row_sampling
 
@@ -38,13 +39,14 @@ class FastSampler:
 
     def sample(
         self, logits: Tensor, rows: Sequence[int], advance: Sequence[bool] | None, masks: Masks | None
-    ) -> tuple[list[int], LogprobsLists | None]:
+    ) -> tuple[list[int], Late[LogprobsLists] | None]:
         """One token for each of `rows`, and the logprobs of these rows if any row asks."""
         hooks = self._hooks if self._hooks.active else None
         if hooks is not None:
             hooks.begin_step(rows, advance)
         sampled = self._sampler.sample(logits, rows, masks, hooks)
-        return sampled.tokens.tolist(), None if sampled.logprobs is None else logprobs_lists(sampled.logprobs)
+        late = sampled.late
+        return sampled.tokens.tolist(), None if late is None else Late(lambda: logprobs_lists(late()))
 
 
 def device_lists(

@@ -11,6 +11,7 @@ from vllm.sampling_params import SamplingParams
 from vllm.v1.outputs import LogprobsLists
 
 from tt_sampling.host.sampler import Masks
+from tt_sampling.late import Late
 from tt_sampling.parameters import RowSampling
 from tt_sampling.seeds import Streams
 from tt_sampling.vllm.fast import FastSampler, device_lists
@@ -30,14 +31,19 @@ class Grammar(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HostSample:
-    """token_ids: one per row, in the order of the call;  logprobs: of the same rows, None when no row asks.
+    """token_ids: one per row, in the order of the call;  late: the logprobs of the same rows, None when no row asks.
 
     failed: position in the call -> why this request cannot go on. Its token must not reach the client.
+    The next step needs the tokens alone, so logprobs are worked out when they are asked for.
     """
 
     token_ids: list[int]
-    logprobs: LogprobsLists | None
+    late: Late[LogprobsLists] | None
     failed: Mapping[int, str] = field(default_factory=dict[int, str])
+
+    @property
+    def logprobs(self) -> LogprobsLists | None:
+        return None if self.late is None else self.late()
 
 
 class HostSampling:
@@ -105,8 +111,8 @@ class HostSampling:
         masks = None if grammar is None else Grammar(*grammar)
         failed = self._unmasked(rows, advance, masks) if self._structured else {}
         logits = logits[:, : self._vocab_size].float().contiguous()
-        token_ids, logprobs = self._sampler.sample(logits, rows, advance, _masks(rows, masks))
-        return HostSample(token_ids, logprobs, failed)
+        token_ids, late = self._sampler.sample(logits, rows, advance, _masks(rows, masks))
+        return HostSample(token_ids, late, failed)
 
     def device_logprobs(
         self, token_ids: list[int], given: tuple[torch.Tensor, torch.Tensor | None], asked: Sequence[int | None]

@@ -14,6 +14,7 @@ from vllm.v1.sample.sampler import Sampler
 
 from tt_sampling.host.grammar import apply_bitmask
 from tt_sampling.host.sampler import Masks
+from tt_sampling.late import Late
 from tt_sampling.parameters import RowSampling
 from tt_sampling.seeds import draw_bits
 from tt_sampling.vllm._compat import thinking_budget
@@ -58,7 +59,7 @@ class ReferenceSampler:
 
     def sample(
         self, logits: Tensor, rows: Sequence[int], advance: Sequence[bool] | None, masks: Masks | None
-    ) -> tuple[list[int], LogprobsLists | None]:
+    ) -> tuple[list[int], Late[LogprobsLists] | None]:
         """One token for each of `rows`, and the logprobs of these rows if any row asks."""
         if masks is not None:
             apply_bitmask(logits, masks.positions, masks.words)
@@ -70,11 +71,12 @@ class ReferenceSampler:
         found = output.logprobs_tensors
         if found is None:
             return tokens, None
-        return tokens, LogprobsLists(
+        lists = LogprobsLists(
             logprob_token_ids=found.logprob_token_ids[index].numpy(),
             logprobs=found.logprobs[index].numpy(),
             sampled_token_ranks=found.selected_token_ranks[index].numpy(),
         )
+        return tokens, Late.of(lists)
 
     def _metadata(self, rows: Sequence[int]) -> SamplingMetadata:
         asked = [row.sampling for row in self._rows]
