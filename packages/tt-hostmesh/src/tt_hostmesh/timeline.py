@@ -19,6 +19,8 @@ logger = logging.getLogger("vllm.tt.hostmesh.timeline")
 T = TypeVar("T")
 
 _ORPHAN_CHECK_S = 0.5
+_POLLED_S = 0.0004
+"""The end of a wait, spent polling as ttnn does: a sleep ends some tenths of a millisecond late."""
 
 
 class HostEvent(Generic[T]):
@@ -55,6 +57,12 @@ class HostEvent(Generic[T]):
     def result(self, timeout: float | None = None) -> T:
         """Wait, then return what the command returned."""
         self.wait(timeout)
+        return self._value  # type: ignore[return-value]
+
+    def computed(self) -> T:
+        """For a later command of the same queue: what the command returned, without waiting for simulated time."""
+        if self._error is not None:
+            raise self._error
         return self._value  # type: ignore[return-value]
 
     def _complete(self, value: T | None, error: BaseException | None, due: float) -> None:
@@ -172,5 +180,7 @@ class CommandQueue:
 
 def _sleep_until(moment: float) -> None:
     left = moment - time.monotonic()
-    if left > 0:
-        time.sleep(left)
+    if left > _POLLED_S:
+        time.sleep(left - _POLLED_S)
+    while time.monotonic() < moment:
+        time.sleep(0)

@@ -248,7 +248,7 @@ class HostGenerator:
         if self._checker:
             self._checker.read(payload)
         source = payload.event
-        events = [lane.submit(source.result, "read decode output") for lane in self._placement.submeshes]
+        events = [lane.submit(source.computed, "read decode output") for lane in self._placement.submeshes]
         host = HostPayload(payload, events[-1])
         if async_read:
             return host, events
