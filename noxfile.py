@@ -28,7 +28,8 @@ REAL_TTNN = "packages/tt-platform/tests/real_ttnn"
 SCHEDULER = "packages/tt-scheduler"
 WHEELS = ("tests/test_wheels.py", "tests/e2e/test_e2e_wheels.py")
 ON_EVERY_ROW = "not default_row and not long"
-ELSEWHERE = [f"--ignore={path}" for path in (*WHEELS, REAL_TTNN)]
+SERVER_SUITE = "tests/tt"
+ELSEWHERE = [f"--ignore={path}" for path in (*WHEELS, REAL_TTNN, SERVER_SUITE)]
 
 
 def pytest(session: nox.Session, name: str, *arguments: str, python: str = sys.executable, **environ: str) -> None:
@@ -81,6 +82,12 @@ def tests(session: nox.Session) -> None:
 def long_tests(session: nox.Session) -> None:
     """Tests that take a minute or more: launches that fail, several servers at once, the audit."""
     pytest(session, "long", *WORKERS, "-m", "long", *ELSEWHERE, *session.posargs)
+
+
+@nox.session
+def server(session: nox.Session) -> None:
+    """The suite that faces a server, put to one on the software mesh; `-- --tt-server-url=URL` puts it to another."""
+    pytest(session, "server", SERVER_SUITE, *session.posargs)
 
 
 @nox.session
