@@ -100,7 +100,7 @@ def test_steps_before_the_cache_exists_are_refused(load):
     driver = load()
     request = driver.admit(prompt(4), 0)
     call = driver.prefill_call([request])
-    driver.model._checker._ledger = None
+    driver.model._checker._records = []
     with refused("1.1", "allocate_kv_cache was not called yet"):
         driver.model.prefill_forward(**call)
 

@@ -16,7 +16,8 @@ from tt_hostmesh.sampling import SamplingColumns
 
 @dataclass(frozen=True, slots=True)
 class PrefillArguments:
-    """Keywords of prefill_forward (contract 1.5); `unknown`: those it has no name for; `images`: if the model sees."""
+    """Keywords of prefill_forward (contract 1.5); `unknown`: those it has no name for; `images`: if the model sees;
+    `layers`: those that have a page table of their own."""
 
     tokens: Any
     page_table: Any
@@ -28,6 +29,8 @@ class PrefillArguments:
     sampling_params: Any
     unknown: Mapping[str, object]
     images: ImageArguments | None = None
+    page_tables_per_layer: Any = None
+    layers: int = 0
 
     def call(self, offsets: Tensor) -> PrefillCall:
         """For the device; `offsets` int64 [B, 1] turn lane-local block ids into pool ids."""
@@ -36,11 +39,18 @@ class PrefillArguments:
         slots = list(range(len(ends))) if self.empty_slots is None else _ints(self.empty_slots)
         images = [()] * len(ends) if self.images is None else self.images.rows(len(ends))
         rows = [
-            PrefillRow(self.tokens[i, :end].long(), start, self.page_table[i].long() + offsets[slot], slot, images[i])
+            PrefillRow(self.tokens[i, :end].long(), start, self._blocks(i) + offsets[slot], slot, images[i])
             for i, (end, start, slot) in enumerate(zip(ends, starts, slots, strict=True))
         ]
         sampling = None if self.sampling_params is None else SamplingColumns.of(self.sampling_params, len(rows))
         return PrefillCall(rows, slots, sampling)
+
+    def _blocks(self, row: int) -> Tensor:
+        """int64 [W], or [layers, W] of a model whose layers have page tables of their own."""
+        if self.page_tables_per_layer is not None:
+            return torch.stack([table[row] for table in self.page_tables_per_layer]).long()
+        blocks = self.page_table[row].long()
+        return blocks.expand(self.layers, -1) if self.layers else blocks
 
     def overwrite_beyond_ends(self) -> None:
         """Write into cells past each row's end, as some adapters do with their padding."""
@@ -51,7 +61,7 @@ class PrefillArguments:
 @dataclass(frozen=True, slots=True)
 class DecodeArguments:
     """Keywords of decode_forward (contract 1.6); None = not sent; `unknown`: those it has no name for; `rope_deltas`:
-    rope_deltas_all_users, of a model with rotary positions in three axes."""
+    rope_deltas_all_users, of a model with rotary positions in three axes; `layers`: as for a prefill."""
 
     tokens: Any
     start_pos: Any
@@ -70,6 +80,8 @@ class DecodeArguments:
     reset_sampling_state: Any
     unknown: Mapping[str, object]
     rope_deltas: Any = None
+    page_tables_per_layer: Any = None
+    layers: int = 0
 
     @property
     def sampled(self) -> bool:
@@ -87,7 +99,7 @@ class DecodeArguments:
         return DecodeCall(
             tokens=_copy(self.tokens[:, 0]),
             start_pos=_copy(self.start_pos),
-            page_table=_copy(self.page_table),
+            page_table=_copy(self._table()),
             traced=bool(self.enable_trace),
             sampled=self.sampled,
             sampling=sampling,
@@ -102,6 +114,12 @@ class DecodeArguments:
             rope_deltas=None if self.rope_deltas is None else torch.tensor(self.rope_deltas, dtype=torch.int64),
             on_inputs=on_inputs,
         )
+
+    def _table(self) -> Tensor:
+        """int32 [B, W], or [layers, B, W] of a model whose layers have page tables of their own."""
+        if self.page_tables_per_layer is not None:
+            return torch.stack(self.page_tables_per_layer)
+        return self.page_table.expand(self.layers, -1, -1) if self.layers else self.page_table
 
 
 def _ints(values: Any) -> list[int]:

@@ -53,6 +53,20 @@ class Compute(Protocol):
 
 
 @runtime_checkable
+class PerLayerCompute(Protocol):
+    """A `Compute` whose layers have page tables of their own: every `blocks` of it has a dimension [layers] in front.
+
+    windows: for each layer, positions that it looks back at, its own included; None: all
+    """
+
+    windows: tuple[int | None, ...]
+
+    def allocate_layers(self, layout: KVLayout, buffers: Sequence[int]) -> object:
+        """Make the cache of all lanes; layers with the same number lie in one buffer. Returns a handle."""
+        ...
+
+
+@runtime_checkable
 class StatefulCompute(Protocol):
     """A `Compute` whose sequences have state outside the paged cache, by slot. Its `decode` takes `slots`, int64 [n].
 

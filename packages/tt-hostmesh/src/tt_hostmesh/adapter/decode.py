@@ -12,8 +12,8 @@ from tt_hostmesh.sampling import SamplingColumns
 class DecodeCall:
     """Private copies of a call's inputs and its commands.
 
-    tokens, start_pos: int64 [B]; page_table: int64 [B, W], lane-local ids; sampled: tokens are wanted, not
-    logits; sampling: the parameters, if this call brings them.
+    tokens, start_pos: int64 [B]; page_table: int64 [B, W] or [layers, B, W], lane-local ids; sampled: tokens are
+    wanted, not logits; sampling: the parameters, if this call brings them.
     The four reload commands are those of protocol v1, reset_batch that of the legacy one.
     """
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tt_hostmesh.adapter.compute import Compute, KVLayout, Logits, PrefillRow, StatefulCompute
+from tt_hostmesh.adapter.compute import Compute, KVLayout, Logits, PerLayerCompute, PrefillRow, StatefulCompute
 from tt_hostmesh.adapter.decode import DecodeCall
 from tt_hostmesh.adapter.images import ImageCompute
 from tt_hostmesh.adapter.lanes import Placement
@@ -39,6 +39,7 @@ class DeviceSide:
         self._protocol = protocol
         self._state = compute if isinstance(compute, StatefulCompute) else None
         self._sight = compute if isinstance(compute, ImageCompute) else None
+        self._by_layer = compute if isinstance(compute, PerLayerCompute) else None
         self._resident = Resident(placement.max_batch_size)
         self._generator = torch.Generator()
         self._generator.seed()
@@ -49,17 +50,36 @@ class DeviceSide:
         self.offsets = self._placement.pool_offsets(layout.num_blocks)
         return self.compute.allocate(layout, num_layers)
 
+    def allocate_layers(self, layout: KVLayout, buffers: Sequence[int]) -> object:
+        """For a model whose layers have page tables of their own: layers of one number lie in one buffer."""
+        if self._by_layer is None:
+            raise HostMeshError("this model allocates all layers alike")
+        self.offsets = self._placement.pool_offsets(layout.num_blocks)
+        return self._by_layer.allocate_layers(layout, buffers)
+
+    @property
+    def windows(self) -> tuple[int | None, ...]:
+        """Of each layer that has a page table of its own."""
+        return () if self._by_layer is None else self._by_layer.windows
+
+    @property
+    def layers(self) -> int:
+        """Layers with a page table of their own; 0 for a model whose layers share one."""
+        return len(self.windows)
+
     def warm_prefill(self) -> None:
         """A prefill into block 0. Whatever was resident is gone."""
         length = min(WARMUP_TOKENS, self._placement.max_seq_len)
         zeros = torch.zeros(length, dtype=torch.int64)
-        self.compute.prefill([PrefillRow(zeros, 0, zeros)])
+        self.compute.prefill([PrefillRow(zeros, 0, zeros.expand(self.layers, -1) if self.layers else zeros)])
         self._resident.clear()
 
     def warm_decode(self, width: int) -> None:
         """A decode of all rows at position 0 of block 0. Whatever was resident is gone."""
         zeros = torch.zeros(self._placement.max_batch_size, dtype=torch.int64)
-        self._forward(zeros, zeros, self.offsets.expand(-1, width), torch.arange(len(zeros)))
+        blocks = self.offsets.expand(-1, width)
+        blocks = blocks.expand(self.layers, -1, -1) if self.layers else blocks
+        self._forward(zeros, zeros, blocks, torch.arange(len(zeros)))
         self._resident.clear()
 
     def prefill(self, call: PrefillCall) -> Any:
@@ -94,7 +114,7 @@ class DeviceSide:
             call.on_inputs(live, state.tokens[live], state.positions[live])
         if not len(live):
             return self._nothing(call.sampled)
-        blocks = state.page_table[live] + self.offsets[live]
+        blocks = state.page_table[..., live, :] + self.offsets[live]
         logits = self._forward(state.tokens[live], state.positions[live], blocks, live)
         if call.sampled:
             return self._sample(logits, live)

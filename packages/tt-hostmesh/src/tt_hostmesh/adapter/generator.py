@@ -20,6 +20,7 @@ from tt_hostmesh.strict.breach import Limits, strict_wanted
 from tt_hostmesh.strict.checker import ContractChecker
 
 DEFAULT_MAX_TOKENS = 131072
+PER_LAYER = "page_tables_per_layer"
 
 
 class HostGenerator:
@@ -82,20 +83,25 @@ class HostGenerator:
         and all heads of a lane in one place. Raises ValueError when the heads do not fit the lane's devices.
         """
         self._require_usable("allocate_kv_cache")
-        num_blocks, heads, block_size, _ = shape
-        total, devices = self._device.compute.num_kv_heads, self._placement.devices_per_lane
-        expected = total // min(devices, total)
-        if heads != expected:
-            raise ValueError(
-                f"KV cache shape {tuple(shape)} has {heads} heads: {total} heads on {devices} devices a lane make "
-                f"{expected} a device (tt-metal contract 1.3)"
-            )
+        num_blocks, _, block_size, _ = shape
+        self._require_heads(shape)
         layout = KVLayout(self._placement.lanes, num_blocks, block_size)
-        handle = self._device.allocate(layout, num_layers)
-        self._kv_cache = [(lane, handle) for lane in range(layout.lanes)]
+        self._kv_cache = self._a_cache_each_lane(self._device.allocate(layout, num_layers))
         if self._checker:
             self._checker.allocated(num_blocks, block_size, self._kv_cache)
         return self._kv_cache
+
+    def _require_heads(self, shape: Sequence[int]) -> None:
+        total, devices = self._device.compute.num_kv_heads, self._placement.devices_per_lane
+        expected = total // min(devices, total)
+        if shape[1] != expected:
+            raise ValueError(
+                f"KV cache shape {tuple(shape)} has {shape[1]} heads: {total} heads on {devices} devices a lane make "
+                f"{expected} a device (tt-metal contract 1.3)"
+            )
+
+    def _a_cache_each_lane(self, handle: object) -> list[object]:
+        return [(lane, handle) for lane in range(self._placement.lanes)]
 
     def release_request(self, slot: int) -> None:
         """The request in `slot` finished or was preempted. This model keeps nothing for it; strict mode takes note."""
@@ -154,6 +160,7 @@ class HostGenerator:
         """
         self._require_usable("prefill_forward")
         images = ImageArguments.take(unknown) if self._sees else None
+        per_layer = unknown.pop(PER_LAYER, None) if self._device.layers else None
         arguments = PrefillArguments(
             tokens=tokens,
             page_table=page_table,
@@ -165,6 +172,8 @@ class HostGenerator:
             sampling_params=sampling_params,
             unknown=unknown,
             images=images,
+            page_tables_per_layer=per_layer,
+            layers=self._device.layers,
         )
         if self._checker:
             self._checker.prefill(arguments, self._mesh.settle)
@@ -207,6 +216,7 @@ class HostGenerator:
         """
         self._require_usable("decode_forward")
         deltas = unknown.pop(DECODE_KEYWORD, None) if self._sees else None
+        per_layer = unknown.pop(PER_LAYER, None) if self._device.layers else None
         arguments = DecodeArguments(
             tokens=tokens,
             start_pos=start_pos,
@@ -225,6 +235,8 @@ class HostGenerator:
             reset_sampling_state=reset_sampling_state,
             unknown=unknown,
             rope_deltas=deltas,
+            page_tables_per_layer=per_layer,
+            layers=self._device.layers,
         )
         checked = self._checker.decode(arguments) if self._checker else None
         sampling = self._sampling_of(sampling_params, bool(reload_sampling_params))

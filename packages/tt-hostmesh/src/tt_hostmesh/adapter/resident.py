@@ -13,8 +13,8 @@ NOBODY = -1
 
 @dataclass(slots=True)
 class Resident:
-    """tokens and positions: int64 [B], position -1 = no row; page_table: int64 [B, W]; the sampler's tables;
-    rope_deltas: int64 [B], of a model with rotary positions in three axes.
+    """tokens and positions: int64 [B], position -1 = no row; page_table: int64 [B, W] or [layers, B, W]; the
+    sampler's tables; rope_deltas: int64 [B], of a model with rotary positions in three axes.
 
     Touched by commands in the device thread only. `tokens_valid` is False as long as nobody has put tokens there:
     at the start, and after a step whose tokens were sampled on the host.
@@ -53,7 +53,7 @@ class Resident:
         self.tokens, self.positions = self.tokens[remap], self.positions[remap]
         self.rope_deltas = self.rope_deltas[remap]
         if self.page_table is not None:
-            self.page_table = self.page_table[remap]
+            self.page_table = self.page_table[..., remap, :]
         if self.sampling is not None:
             self.sampling = self.sampling.take(remap)
         if self.counts is not None:

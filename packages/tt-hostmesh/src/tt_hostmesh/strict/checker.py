@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from torch import Tensor
@@ -16,7 +16,8 @@ from tt_hostmesh.errors import HostMeshError
 from tt_hostmesh.strict.breach import Limits, Where
 from tt_hostmesh.strict.decode import DecodeWrites, check_padding, check_step, enter_step
 from tt_hostmesh.strict.images import RopeBook, view_images
-from tt_hostmesh.strict.ledger import Ledger
+from tt_hostmesh.strict.layers import LayerRecord, records
+from tt_hostmesh.strict.pages import check_apart
 from tt_hostmesh.strict.parameters import check_abilities, check_parameters, penalised, snapshot
 from tt_hostmesh.strict.plan import (
     DeviceMirror,
@@ -27,7 +28,7 @@ from tt_hostmesh.strict.plan import (
     effective_inputs,
     layout_changed,
 )
-from tt_hostmesh.strict.prefill import enter_prefill, view_prefill
+from tt_hostmesh.strict.prefill import enter_prefill, layer_view, view_prefill
 from tt_hostmesh.strict.readback import ReadBack
 from tt_hostmesh.strict.slots import EMPTY, SlotBook
 from tt_hostmesh.strict.states import check_states
@@ -50,18 +51,31 @@ class ContractChecker:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._book = SlotBook(limits.rows)
+        self._records: list[LayerRecord] = []
+        self._buffers: tuple[int, ...] = ()
         self._mirror = DeviceMirror(limits.rows)
         self._read_back = ReadBack()
         self._ropes = RopeBook(limits.rows) if limits.placeholder else None
-        self._ledger: Ledger | None = None
         self._kv_cache: object = None
 
-    def allocated(self, num_blocks: int, block_size: int, kv_cache: object) -> None:
-        """The cache exists now."""
+    @property
+    def _book(self) -> SlotBook:
+        """Of the first layer. Where sequences stand is the same in all."""
+        return self._records[0].book
+
+    def allocated(
+        self,
+        num_blocks: int,
+        block_size: int,
+        kv_cache: object,
+        buffers: Sequence[int] = (0,),
+        windows: Sequence[int | None] = (None,),
+    ) -> None:
+        """The cache exists now. buffers: where each layer lies that has a page table of its own; windows: theirs."""
         self._limits = replace(self._limits, num_blocks=num_blocks, block_size=block_size)
-        self._ledger = Ledger(num_blocks * self._limits.placement.lanes, block_size)
-        self._book = SlotBook(self._limits.rows)
+        pool = num_blocks * self._limits.placement.lanes
+        self._records = records(self._limits.rows, pool, block_size, buffers, windows)
+        self._buffers = tuple(buffers)
         self._kv_cache = kv_cache
 
     def warm_up(self, method: str, kv_cache: object, *, traced: bool, rows: int, width: int | None) -> None:
@@ -79,7 +93,7 @@ class ContractChecker:
         """A prefill call. `finish` waits for the device: cached tokens must be known before they are compared."""
         where = self._where("prefill_forward")
         no_unknown(where, "1.5", arguments)
-        ledger = self._check_common(where, "1.5", arguments.kv_cache, arguments.enable_trace)
+        self._check_common(where, "1.5", arguments.kv_cache, arguments.enable_trace)
         view = view_prefill(where, self._limits, arguments)
         self._check_width(where, "1.5", view.pool.shape[1])
         if arguments.sampling_params is not None:
@@ -87,10 +101,16 @@ class ContractChecker:
             check_abilities(where, arguments.sampling_params, range(len(view.slots)))
         if self._limits.placeholder is not None and arguments.images is not None:
             view = view_images(where, self._limits.placeholder, view, arguments.images)
+        tables = self._tables(where, "1.5", view.pool, arguments.page_tables_per_layer)[:, : len(view.slots)]
+        views = [
+            layer_view(where, self._limits, record, replace(view, pool=table))
+            for record, table in zip(self._records, tables, strict=True)
+        ]
         finish()
         if self._limits.stateful:
-            check_states(where, self._book, ledger, view)
-        enter_prefill(where, self._book, ledger, view)
+            check_states(where, self._book, self._records[0].ledger, views[0])
+        for record, one in zip(self._records, views, strict=True):
+            enter_prefill(where, record, one)
         self._mirror.prefilled(view.slots)
 
     def rope_deltas_known(self, slots: Sequence[int], deltas: Tensor) -> None:
@@ -102,7 +122,7 @@ class ContractChecker:
         """A decode call."""
         where = self._where("decode_forward")
         no_unknown(where, "1.6", arguments)
-        ledger = self._check_common(where, "1.6", arguments.kv_cache, arguments.enable_trace)
+        self._check_common(where, "1.6", arguments.kv_cache, arguments.enable_trace)
         params = arguments.sampling_params
         if params is not None:
             check_parameters(where, params, self._limits.rows)
@@ -118,10 +138,13 @@ class ContractChecker:
         if self._ropes is not None:
             live = np.flatnonzero(effective.positions >= 0)
             self._ropes.held = self._ropes.check(where, arguments.rope_deltas, live)
-        writes = check_step(where, self._limits, self._book, ledger, effective.positions, effective.table)
+        writes = [
+            check_step(where, self._limits, record, effective.positions, table)
+            for record, table in zip(self._records, effective.table, strict=True)
+        ]
         return CheckedStep(
-            lambda rows, ids, at: _record(ledger, writes, rows, ids, at),
-            lambda payload: self._accept(ledger, writes, effective, given, arguments, payload),
+            lambda rows, ids, at: self._record(writes, rows, ids, at),
+            lambda payload: self._accept(writes, effective, given, arguments, payload),
         )
 
     def read(self, payload: object) -> None:
@@ -138,15 +161,16 @@ class ContractChecker:
         where.require(
             self._book.next[slot] != EMPTY, "1.9", f"slot {slot} has no request: released twice or never filled"
         )
-        self._book.leave(slot)
-        self._book.releases_seen = True
+        for record in self._records:
+            record.book.leave(slot)
+            record.book.releases_seen = True
 
     def _where(self, method: str) -> Where:
         return Where(self._limits.model, method)
 
-    def _check_common(self, where: Where, clause: str, kv_cache: object, traced: object) -> Ledger:
+    def _check_common(self, where: Where, clause: str, kv_cache: object, traced: object) -> None:
         self._read_back.require_read(where)
-        if self._ledger is None:
+        if not self._records:
             raise where.breach("1.1", "allocate_kv_cache was not called yet")
         where.require(kv_cache is self._kv_cache, clause, "kv_cache is not the object that allocate_kv_cache returned")
         where.require(isinstance(traced, bool), clause, f"enable_trace must be True or False, not {traced!r}")
@@ -155,7 +179,6 @@ class ContractChecker:
             "3.2",
             "enable_trace is set, but the mesh was opened without a trace region",
         )
-        return self._ledger
 
     def _check_width(self, where: Where, clause: str, width: int) -> None:
         where.require(
@@ -164,7 +187,8 @@ class ContractChecker:
             f"page tables of {width} columns, the pool has {self._limits.num_blocks} blocks",
         )
         if not self._book.width:
-            self._book.resize(width)
+            for record in self._records:
+                record.book.resize(width)
         where.require(
             width == self._book.width, clause, f"page_table has {width} columns, before it had {self._book.width}"
         )
@@ -186,7 +210,8 @@ class ContractChecker:
             f"slot_remap {remap.tolist()} leaves a lane",
         )
         moved = (remap != np.arange(rows)).any()
-        self._book.permute(remap)
+        for record in self._records:
+            record.book.permute(remap)
         self._mirror.permute(remap)
         if self._ropes is not None:
             self._ropes.permute(remap)
@@ -199,7 +224,27 @@ class ContractChecker:
         positions = int32_tensor(where, "1.6", "start_pos", arguments.start_pos, (rows,))
         table = int32_tensor(where, "1.6", "page_table", arguments.page_table, (rows, None))
         self._check_width(where, "1.6", table.shape[1])
-        return tokens, HostInputs(positions, table, arguments.sampling_params is not None, arguments.enable_trace)
+        tables = self._tables(where, "1.6", table, arguments.page_tables_per_layer)
+        return tokens, HostInputs(positions, tables, arguments.sampling_params is not None, arguments.enable_trace)
+
+    def _tables(self, where: Where, clause: str, table: Ints, per_layer: Any) -> Ints:
+        """int64 [records, n, W]: page_tables_per_layer, or page_table for all where layers have buffers of their own.
+
+        With one table a layer n is the model's rows in every call (contract 1.5).
+        """
+        layers = len(self._records)
+        if per_layer is None:
+            shared = len(set(self._buffers)) < layers
+            where.require(not shared, clause, "page_tables_per_layer is missing: layers of this model share buffers")
+            return np.broadcast_to(table, (layers, *table.shape))
+        if not isinstance(per_layer, list) or len(cast("list[Any]", per_layer)) != layers:
+            raise where.breach(clause, f"page_tables_per_layer must be a list of {layers} tables, one for each layer")
+        shape = (self._limits.rows, table.shape[1])
+        name = "page_tables_per_layer"
+        tables = [int32_tensor(where, clause, name, one, shape) for one in cast("list[Any]", per_layer)]
+        where.require((tables[0][: len(table)] == table).all(), clause, f"page_table is not {name}[0]")
+        check_apart(where, clause, tables, self._buffers)
+        return np.stack(tables)
 
     def _check_sampling(
         self, where: Where, given: dict[str, bool], arguments: DecodeArguments, effective: Effective
@@ -225,29 +270,30 @@ class ContractChecker:
         if needed:
             token_ids(where, "1.6", name, history[history != -1], self._limits.vocab_size)
 
+    def _record(self, writes: list[DecodeWrites], rows: Tensor, tokens: Tensor, positions: Tensor) -> None:
+        """In the device thread: enter the tokens, and make sure that device and checker speak of the same step."""
+        first = writes[0]
+        same = np.array_equal(rows.numpy(), first.rows) and np.array_equal(positions.numpy(), first.positions)
+        if not same:
+            raise HostMeshError(
+                f"the device computes rows {rows.tolist()} at {positions.tolist()}, the checker expected "
+                f"{first.rows.tolist()} at {first.positions.tolist()}: a fault of the host mesh itself"
+            )
+        for record, one in zip(self._records, writes, strict=True):
+            record.ledger.record_decode(one.blocks, one.offsets, tokens.numpy(), one.before, record.root)
+
     def _accept(
         self,
-        ledger: Ledger,
-        writes: DecodeWrites,
+        writes: list[DecodeWrites],
         effective: Effective,
         given: dict[str, bool],
         arguments: DecodeArguments,
         payload: DevicePayload,
     ) -> None:
-        enter_step(self._book, ledger, writes)
+        for record, one in zip(self._records, writes, strict=True):
+            enter_step(record, one)
         self._mirror.accepted(effective, sampled=arguments.sampled)
         if given.get("reload_sampling_params"):
             self._mirror.sampling = snapshot(arguments.sampling_params)
         if not arguments.read_from_device:
             self._read_back.submitted(payload)
-
-
-def _record(ledger: Ledger, writes: DecodeWrites, rows: Tensor, tokens: Tensor, positions: Tensor) -> None:
-    """In the device thread: enter the tokens, and make sure that device and checker speak of the same step."""
-    same = np.array_equal(rows.numpy(), writes.rows) and np.array_equal(positions.numpy(), writes.positions)
-    if not same:
-        raise HostMeshError(
-            f"the device computes rows {rows.tolist()} at {positions.tolist()}, the checker expected "
-            f"{writes.rows.tolist()} at {writes.positions.tolist()}: a fault of the host mesh itself"
-        )
-    ledger.record_decode(writes.blocks, writes.offsets, tokens.numpy(), writes.before)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tt_hostmesh.strict.breach import Limits, Where
+from tt_hostmesh.strict.layers import LayerRecord
 from tt_hostmesh.strict.ledger import Ledger
 from tt_hostmesh.strict.pages import check_extent, check_ids, check_tails, within
 from tt_hostmesh.strict.slots import EMPTY, SlotBook
@@ -31,17 +32,16 @@ def check_padding(where: Where, tokens: Ints, positions: Ints, table: Ints) -> N
     padding = positions == -1
     odd = np.flatnonzero(padding & (tokens != 0))
     where.require(not len(odd), CLAUSE, f"padding rows have token 0, row {_first(odd)} has start_pos -1 and a token")
-    odd = np.flatnonzero(padding & (table != 0).any(axis=1))
+    odd = np.flatnonzero(padding & (table != 0).any(axis=(0, 2)))
     where.require(not len(odd), CLAUSE, f"padding rows have an empty page table, row {_first(odd)} lists blocks")
 
 
-def check_step(
-    where: Where, limits: Limits, book: SlotBook, ledger: Ledger, positions: Ints, table: Ints
-) -> DecodeWrites:
+def check_step(where: Where, limits: Limits, record: LayerRecord, positions: Ints, table: Ints) -> DecodeWrites:
     """One token at `positions` [B] (-1 = no row) through the page table [B, W] the device uses, lane-local ids.
 
     Raises ContractError. Changes nothing; `enter_step` does, once the step is accepted.
     """
+    ledger, book = record.ledger, record.book
     rows = np.flatnonzero(positions >= 0)
     at = positions[rows]
     over = rows[at >= limits.max_seq_len]
@@ -53,17 +53,20 @@ def check_step(
     wide = rows[used[rows] > table.shape[1]]
     where.require(not len(wide), CLAUSE, f"row {_first(wide)} needs more columns than page_table's {table.shape[1]}")
     width = int(used.max(initial=0)) + 1  # nothing but the tail rule looks further
-    check_extent(where, CLAUSE, table, used)
+    oldest = np.zeros(len(table), dtype=np.int64)
+    oldest[rows] = record.oldest_of(at)
+    check_extent(where, CLAUSE, table, used, oldest)
     lanes = np.arange(len(table)) // limits.placement.rows_per_lane
     near = table[:, :width]
     pool = np.where(near > 0, near + lanes[:, None] * limits.num_blocks, 0)
     check_tails(where, CLAUSE, pool, used)
-    _check_history(where, book, ledger, rows, at, pool)
+    _check_history(where, record, rows, at, pool)
     return _writes(where, ledger, rows, at, pool, used)
 
 
-def enter_step(book: SlotBook, ledger: Ledger, writes: DecodeWrites) -> None:
+def enter_step(record: LayerRecord, writes: DecodeWrites) -> None:
     """Count an accepted step."""
+    ledger, book = record.ledger, record.book
     first = writes.offsets == 0
     ledger.begin(writes.blocks[first], writes.rows[first])
     ledger.filled[writes.blocks] = writes.offsets + 1
@@ -90,9 +93,11 @@ def _check_progress(where: Where, book: SlotBook, rows: Ints, at: Ints) -> None:
         )
 
 
-def _check_history(where: Where, book: SlotBook, ledger: Ledger, rows: Ints, at: Ints, pool: Ints) -> None:
-    """The blocks of earlier positions are the same as before, and nobody began them anew."""
-    inside = within(pool.shape[1], -(-at // ledger.block_size))
+def _check_history(where: Where, record: LayerRecord, rows: Ints, at: Ints, pool: Ints) -> None:
+    """The blocks of earlier positions that are still seen are the same as before, and nobody began them anew."""
+    ledger, book = record.ledger, record.book
+    width = pool.shape[1]
+    inside = np.logical_and(within(width, -(-at // ledger.block_size)), ~within(width, record.oldest_of(at)))
     mine = pool[rows]
     moved: Bools = np.logical_and(inside, mine != book.blocks[rows][:, : pool.shape[1]])
     if moved.any():

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tt_hostmesh.strict.values import Ints
 
 ROOT = 1
-"""Chain value in front of a sequence's first block."""
+"""Chain value in front of a sequence's first block; layers that share a buffer have different ones."""
 UNKNOWN = 0
 """Chain value of a block that is not full, or that a failed step left unknown."""
 NOBODY = -1
@@ -66,11 +66,11 @@ class Ledger:
         self.parent[block] = parent
         self.chain[block] = self.link(parent, self.tokens[block]) if high == self.block_size else UNKNOWN
 
-    def record_decode(self, blocks: Ints, offsets: Ints, tokens: Ints, before: Ints) -> None:
+    def record_decode(self, blocks: Ints, offsets: Ints, tokens: Ints, before: Ints, root: int = ROOT) -> None:
         """Enter one token a row, in the device thread. `before`: the block ahead of each in its sequence, -1 none."""
         self.tokens[blocks, offsets] = tokens
         for i in np.flatnonzero(offsets == 0):
-            self.parent[blocks[i]] = ROOT if before[i] < 0 else self.chain[before[i]]
+            self.parent[blocks[i]] = root if before[i] < 0 else self.chain[before[i]]
             self.chain[blocks[i]] = UNKNOWN
         for i in np.flatnonzero(offsets == self.block_size - 1):
             self.chain[blocks[i]] = self.link(self.parent[blocks[i]], self.tokens[blocks[i]])

@@ -1,5 +1,8 @@
 """Rules on page tables alone: ids in the pool, used part complete, tail clean."""
 
+from collections.abc import Sequence
+from itertools import combinations
+
 import numpy as np
 
 from tt_hostmesh.strict.breach import Where
@@ -25,14 +28,15 @@ def check_ids(where: Where, clause: str, table: Ints, num_blocks: int) -> None:
         )
 
 
-def check_extent(where: Where, clause: str, table: Ints, used: Ints) -> None:
-    """Each row of `table` [n, W] lists `used` [n] blocks, then at most the lookahead, then zeros only.
+def check_extent(where: Where, clause: str, table: Ints, used: Ints, oldest: Ints) -> None:
+    """Each row of `table` [n, W] lists `used` [n] blocks, then at most the lookahead, then zeros only. Blocks before
+    column `oldest` [n] left the layer's window: they may be missing.
 
     Block 0 pads: warm-up and padding rows write into it, so no position may live there. Raises ContractError for a
     missing block and for a stale tail.
     """
     inside = within(table.shape[1], used)
-    missing: Bools = np.logical_and(inside, table == 0)
+    missing: Bools = np.logical_and(np.logical_and(inside, ~within(table.shape[1], oldest)), table == 0)
     if missing.any():
         row, place = np.argwhere(missing)[0]
         raise where.breach(
@@ -64,3 +68,19 @@ def check_tails(where: Where, clause: str, pool: Ints, used: Ints) -> None:
         raise where.breach(
             clause, f"page table row {row} lists beyond its end a block that another row of the call has"
         )
+
+
+def check_apart(where: Where, clause: str, tables: Sequence[Ints], buffers: Sequence[int]) -> None:
+    """Layers that lie in one buffer have different blocks: none is in the tables, [n, W] each, of two of them.
+
+    A layer of another buffer may have the same table. Raises ContractError.
+    """
+    for i, j in combinations(range(len(tables)), 2):
+        if buffers[i] == buffers[j]:
+            common = np.intersect1d(tables[i], tables[j])
+            common = common[common != 0]
+            where.require(
+                not len(common),
+                clause,
+                f"layers {i} and {j} share a buffer, and block {common[:1].tolist()} stands in the page tables of both",
+            )

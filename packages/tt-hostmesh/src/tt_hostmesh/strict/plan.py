@@ -21,8 +21,9 @@ COMMANDS = ("reload_inputs", "reload_page_table", "reload_sampling_params", "res
 class DeviceMirror:
     """What the device holds after the last accepted call, as far as the host can know it.
 
-    positions [B], -1 = no row; table [B, W], lane-local; sampling: parameters by row; tokens_valid: the device has
-    the tokens to go on with; `transition`: why the next device-sampled step must bring everything, empty = it need not.
+    positions [B], -1 = no row; table [records, B, W], lane-local; sampling: parameters by row; tokens_valid: the
+    device has the tokens to go on with; `transition`: why the next device-sampled step must bring everything, empty =
+    it need not.
     """
 
     rows: int
@@ -49,13 +50,13 @@ class DeviceMirror:
 
     def permute(self, remap: Ints) -> None:
         self.positions = self.positions[remap]
-        self.table = None if self.table is None else self.table[remap]
+        self.table = None if self.table is None else self.table[:, remap]
         self.sampling = None if self.sampling is None else [self.sampling[row] for row in remap]
 
 
 @dataclass(frozen=True, slots=True)
 class HostInputs:
-    """What the call brings: positions [B], table [B, W]; whether it is sampled on the device, and traced."""
+    """What the call brings: positions [B], table [records, B, W]; whether it is sampled on the device, and traced."""
 
     positions: Ints
     table: Ints
@@ -65,7 +66,7 @@ class HostInputs:
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """What the device will compute with: positions [B] and page table [B, W]; whether host inputs are read."""
+    """What the device will compute with: positions [B], page tables [records, B, W]; whether host inputs are read."""
 
     positions: Ints
     table: Ints
@@ -169,7 +170,7 @@ def _require_steady(where: Where, name: str, mirror: DeviceMirror, host: HostInp
 def _v1_table(where: Where, mirror: DeviceMirror, table: Ints, reload: bool) -> Ints:
     if reload or mirror.table is None:
         return table
-    changed = np.flatnonzero((table != mirror.table).any(axis=1) & (mirror.positions >= 0))
+    changed = np.flatnonzero((table != mirror.table).any(axis=(0, 2)) & (mirror.positions >= 0))
     where.require(
         not len(changed),
         CLAUSE,

@@ -1,13 +1,14 @@
 """A prefill call against what the cache holds (contract 1.5)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tt_hostmesh.adapter.arguments import PrefillArguments
 from tt_hostmesh.strict.breach import Limits, Where
-from tt_hostmesh.strict.ledger import ROOT, Ledger
+from tt_hostmesh.strict.layers import LayerRecord
+from tt_hostmesh.strict.ledger import Ledger
 from tt_hostmesh.strict.pages import check_extent, check_ids, check_tails
 from tt_hostmesh.strict.slots import EMPTY, SlotBook
 from tt_hostmesh.strict.values import Ints, int32_tensor, int_sequence, token_ids
@@ -47,28 +48,35 @@ def view_prefill(where: Where, limits: Limits, arguments: PrefillArguments) -> P
         CLAUSE,
         f"page_table has {table.shape[1]} columns, a row ends at {max(ends)} and needs {used.max()}",
     )
+    return PrefillView(tokens, table, starts, ends, slots)
+
+
+def layer_view(where: Where, limits: Limits, record: LayerRecord, view: PrefillView) -> PrefillView:
+    """`view`, whose `pool` is a layer's page table [n, W] with lane-local ids, with pool ids. Raises ContractError."""
+    table, used = view.pool, -(-np.array(view.ends) // limits.block_size)
     check_ids(where, CLAUSE, table, limits.num_blocks)
-    check_extent(where, CLAUSE, table, used)
-    lanes = np.array([limits.placement.lane_of(slot) for slot in slots])[:, None]
+    check_extent(where, CLAUSE, table, used, record.oldest_of(np.array(view.starts)))
+    lanes = np.array([limits.placement.lane_of(slot) for slot in view.slots])[:, None]
     pool = np.where(table > 0, table + lanes * limits.num_blocks, 0)
     check_tails(where, CLAUSE, pool, used)
-    return PrefillView(tokens, pool, starts, ends, slots)
+    return replace(view, pool=pool)
 
 
-def enter_prefill(where: Where, book: SlotBook, ledger: Ledger, view: PrefillView) -> None:
+def enter_prefill(where: Where, record: LayerRecord, view: PrefillView) -> None:
     """Row by row, as the device computes them: cached positions hold this row's tokens, writes hurt nobody.
 
-    Raises ContractError. Enters each accepted row into the book and the ledger.
+    Raises ContractError. Enters each accepted row into the layer's book and ledger.
     """
+    book, ledger = record.book, record.ledger
     for row, slot in enumerate(view.slots):
         start, end = view.starts[row], view.ends[row]
         blocks = view.pool[row, : -(-end // ledger.block_size)]
-        _check_slot(where, book, ledger, row, view, blocks)
+        _check_slot(where, record, row, view, blocks)
         # a later row's slot may still name its former request
         others = set(view.slots[:row]) | _known_live(book, slot)
-        parent = _check_prefix(where, book, ledger, row, view, blocks)
+        parent = _check_prefix(where, record, row, view, blocks)
         for index in range(start // ledger.block_size, len(blocks)):
-            parent = _write(where, book, ledger, row, view, index, parent, others)
+            parent = _write(where, record, row, view, index, parent, others)
         book.enter(slot, end, blocks, ledger)
 
 
@@ -91,14 +99,16 @@ def _check_span(where: Where, limits: Limits, row: int, start: int, end: int, wi
     where.require(end <= width, CLAUSE, f"tokens is {width} wide, row {row} ends at {end}")
 
 
-def _check_slot(where: Where, book: SlotBook, ledger: Ledger, row: int, view: PrefillView, blocks: Ints) -> None:
+def _check_slot(where: Where, record: LayerRecord, row: int, view: PrefillView, blocks: Ints) -> None:
     """A slot whose request was not released may only be continued."""
+    book, ledger = record.book, record.ledger
     slot = view.slots[row]
     reached = int(book.next[slot])
     if not book.releases_seen or reached == EMPTY:
         return
     covered = -(-reached // ledger.block_size)
-    same = covered <= len(blocks) and bool((book.blocks[slot, :covered] == blocks[:covered]).all())
+    seen = slice(record.oldest(view.starts[row]), covered)
+    same = covered <= len(blocks) and bool((book.blocks[slot, seen] == blocks[seen]).all())
     if not (same and view.starts[row] <= reached < view.ends[row]):
         raise where.breach(
             "1.9", f"row {row} is a new request in slot {slot}, whose request was not given to release_request"
@@ -112,13 +122,18 @@ def _known_live(book: SlotBook, slot: int) -> set[int]:
     return {int(other) for other in np.flatnonzero(book.next != EMPTY) if other != slot}
 
 
-def _check_prefix(where: Where, book: SlotBook, ledger: Ledger, row: int, view: PrefillView, blocks: Ints) -> int:
-    """Positions before start_pos are written, with this row's tokens. Returns the chain value of the full blocks."""
+def _check_prefix(where: Where, record: LayerRecord, row: int, view: PrefillView, blocks: Ints) -> int:
+    """Positions before start_pos that are seen are written, with this row's tokens. Returns the chain value of the full
+    blocks."""
+    book, ledger = record.book, record.ledger
     size, start = ledger.block_size, view.starts[row]
-    parent = ROOT
+    parent, oldest = record.root, record.oldest(start)
     for index in range(-(-start // size)):
         low, high = index * size, min((index + 1) * size, start)
         tokens, block = view.tokens[row, low:high], int(blocks[index])
+        if index < oldest:
+            parent = ledger.link(parent, tokens)
+            continue
         where.require(
             ledger.filled[block] >= high - low,
             CLAUSE,
@@ -162,8 +177,7 @@ def _check_rewrite(
 
 def _write(
     where: Where,
-    book: SlotBook,
-    ledger: Ledger,
+    record: LayerRecord,
     row: int,
     view: PrefillView,
     index: int,
@@ -171,13 +185,14 @@ def _write(
     others: set[int],
 ) -> int:
     """Enter the row's tokens of one block. Returns the chain value behind it."""
+    ledger = record.ledger
     size, slot = ledger.block_size, view.slots[row]
     low = max(view.starts[row], index * size)
     high = min((index + 1) * size, view.ends[row])
     block, tokens = int(view.pool[row, index]), view.tokens[row, low:high]
     if high % size == 0 and ledger.holds(block, low % size, tokens, parent):
         return ledger.chain[block]  # computed again, as it is: harmless to whoever shares it
-    holder = book.holder(block, ledger, others)
+    holder = record.holder(block, others)
     if holder != EMPTY:
         raise where.breach(
             CLAUSE, f"row {row} writes positions from {low} on into block {block}, which slot {holder} still uses"

@@ -48,13 +48,3 @@ class SlotBook:
     def permute(self, remap: Ints) -> None:
         """Slot i takes what slot remap[i] holds."""
         self.next, self.blocks, self.generations = self.next[remap], self.blocks[remap], self.generations[remap]
-
-    def holder(self, block: int, ledger: Ledger, candidates: set[int]) -> int:
-        """A slot among `candidates` whose sequence lives in `block` as it is now; -1 if there is none."""
-        if not candidates:
-            return EMPTY
-        held = (self.blocks == block) & (self.generations == ledger.generation[block])
-        for slot in np.flatnonzero(held.any(axis=1)):
-            if int(slot) in candidates and self.next[slot] != EMPTY:
-                return int(slot)
-        return EMPTY

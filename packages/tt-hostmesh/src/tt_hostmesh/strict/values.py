@@ -62,7 +62,7 @@ def token_ids(where: Where, clause: str, name: str, ids: Ints, vocab_size: int) 
 def no_unknown(where: Where, clause: str, arguments: PrefillArguments | DecodeArguments) -> None:
     """No keyword is left over. Raises ContractError naming those that are."""
     if arguments.unknown:
-        own = ("unknown", "images", "rope_deltas")
+        own = ("unknown", "images", "rope_deltas", "page_tables_per_layer", "layers")
         known = [field.name for field in fields(arguments) if field.name not in own]
         raise where.breach(
             clause, f"unknown keyword {', '.join(sorted(arguments.unknown))}: allowed are {', '.join(known)}"

@@ -1,0 +1,1 @@
+"""What models whose layers differ are made of: a cache by layer, one step's rows, attention, rotary positions."""

@@ -1,0 +1,1 @@
+"""The room that may import vLLM: models whose inputs vLLM has to process, images before all."""
