@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.interface import PauseState
+from tt_scheduler.blocks import NEUTRAL, BlockOutput, ends_in_flight
 
 from tt_scheduler.phase import NO_DEMAND, Demand, Phase
 from tt_scheduler.plan import Outcome, Pass
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
     from vllm.v1.core.sched.output import SchedulerOutput
     from vllm.v1.engine import EngineCoreOutputs
     from vllm.v1.outputs import ModelRunnerOutput
+    from vllm.v1.request import Request
 
 
 logger = logging.getLogger("vllm.tt.scheduler")
 
+# The platform's entry in additional_config: what a model with block output declares.
+BLOCK_OUTPUT_KEY = "_tt_block_output"
 
 class PhasedScheduler(AsyncScheduler):
     """vLLM's scheduler with two more methods: what its requests could do, and a pass of one phase.
@@ -40,6 +44,13 @@ class PhasedScheduler(AsyncScheduler):
         self._check_supported()
         self._admission_limit = _compat.admission_limit(self)
 
+        additional = self.vllm_config.additional_config
+        self._blocks = BlockOutput.from_mapping(
+            additional.get(BLOCK_OUTPUT_KEY) if isinstance(additional, dict) else None
+        )
+        self.num_lookahead_tokens = max(self.num_lookahead_tokens, self._blocks.lookahead)
+        self._phase = Phase.EMPTY
+        self._entered: dict[str, int] = {}
     def _check_supported(self) -> None:
         if not _compat.CAN_DEFER_RUNNING:
             raise RuntimeError("this vLLM release has no next_decode_eligible_step: steps of one phase are impossible")
@@ -48,6 +59,16 @@ class PhasedScheduler(AsyncScheduler):
             raise ValueError("kv_transfer_config is set: steps of one phase work without KV connectors only; remove it")
 
     def demand(self) -> Demand:
+    def add_request(self, request: Request) -> None:
+        """A request to a model with block output ends where no further block fits, and is sampled by the model."""
+        if self._blocks.blocks and request.sampling_params is not None:
+            request.max_tokens = min(
+                request.max_tokens, self._blocks.room(request.num_prompt_tokens, self.max_model_len)
+            )
+            for name, value in NEUTRAL.items():
+                setattr(request.sampling_params, name, value)
+        super().add_request(request)
+
         """Count what the requests could do next. O(running)."""
         paused = self.pause_state
         if paused is PauseState.PAUSED_ALL:
@@ -56,7 +77,7 @@ class PhasedScheduler(AsyncScheduler):
         for request in self.running:
             if request.is_prefill_chunk:
                 chunks += 1
-            elif not _compat.tokens_in_flight_end(request, self.max_model_len):
+            elif not self._ends_in_flight(request):
                 decodable += 1
         return Demand(_compat.count_admissible(self), chunks, decodable)
 
@@ -64,6 +85,7 @@ class PhasedScheduler(AsyncScheduler):
         """One `schedule()` of vLLM within the permit. Requests of the other phase keep their place in `running`:
         they can be preempted in vLLM's own order, and every count that vLLM takes is right."""
         if permit.shortest_first:
+        self._phase = permit.phase
             order_waiting(self)
         self._pass_over(prefill_chunks=permit.phase is not Phase.PREFILL)
         with self._limited(permit):
@@ -86,12 +108,37 @@ class PhasedScheduler(AsyncScheduler):
         """Let the next `schedule()` pass over running requests of one kind. Lasts for that one call."""
         after = self.current_step + 2
         for request in self.running:
-            if request.is_prefill_chunk is prefill_chunks:
+            # vLLM's own test for the end counts one token a step.
+            if request.is_prefill_chunk is prefill_chunks or (self._blocks.blocks and self._ends_in_flight(request)):
                 request.next_decode_eligible_step = after
 
     @contextmanager
     def _limited(self, permit: Pass) -> Iterator[None]:
         """Lower vLLM's limits to the permit and restore them whatever happens."""
+    def _ends_in_flight(self, request: Request) -> bool:
+        """Whether the tokens in flight end the request, and it is not scheduled again."""
+        if not self._blocks.blocks:
+            return _compat.tokens_in_flight_end(request, self.max_model_len)
+        ends_at = request.num_prompt_tokens + request.max_tokens
+        return ends_in_flight(request.num_tokens, request.num_output_placeholders, ends_at, self.max_model_len)
+
+    def _update_after_schedule(self, scheduler_output: SchedulerOutput) -> None:
+        """vLLM counts one token in flight for each request that emits; the rest of a block is added here, so that the
+        next step begins behind it."""
+        super()._update_after_schedule(scheduler_output)
+        if not self._blocks.blocks:
+            return
+        scheduled = [self.requests[request_id] for request_id in scheduler_output.num_scheduled_tokens]
+        if self._phase is Phase.PREFILL:
+            emitted = self._blocks.of_prefill
+            self._entered = {id_: tokens for id_, tokens in self._entered.items() if id_ in self.requests}
+            self._entered.update((request.request_id, request.num_tokens) for request in scheduled)
+        else:
+            emitted = self._blocks.of_decode([self._entered[request.request_id] for request in scheduled])
+        for request in scheduled:
+            if not request.is_prefill_chunk:
+                request.num_output_placeholders += emitted - 1
+
         admissions = permit.max_admissions if permit.phase is Phase.PREFILL else 0
         limit, budget = getattr(self, self._admission_limit), self.max_num_scheduled_tokens
         bound = self.prefill_capacity_bound
