@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.interface import PauseState
-from tt_scheduler.blocks import NEUTRAL, BlockOutput, ends_in_flight
 
+from tt_scheduler.blocks import NEUTRAL, BlockOutput, ends_in_flight
 from tt_scheduler.phase import NO_DEMAND, Demand, Phase
 from tt_scheduler.plan import Outcome, Pass
 from tt_scheduler.vllm import _compat
@@ -29,6 +29,7 @@ logger = logging.getLogger("vllm.tt.scheduler")
 # The platform's entry in additional_config: what a model with block output declares.
 BLOCK_OUTPUT_KEY = "_tt_block_output"
 
+
 class PhasedScheduler(AsyncScheduler):
     """vLLM's scheduler with two more methods: what its requests could do, and a pass of one phase.
 
@@ -43,7 +44,6 @@ class PhasedScheduler(AsyncScheduler):
         super().__init__(*args, **kwargs)
         self._check_supported()
         self._admission_limit = _compat.admission_limit(self)
-
         additional = self.vllm_config.additional_config
         self._blocks = BlockOutput.from_mapping(
             additional.get(BLOCK_OUTPUT_KEY) if isinstance(additional, dict) else None
@@ -51,6 +51,7 @@ class PhasedScheduler(AsyncScheduler):
         self.num_lookahead_tokens = max(self.num_lookahead_tokens, self._blocks.lookahead)
         self._phase = Phase.EMPTY
         self._entered: dict[str, int] = {}
+
     def _check_supported(self) -> None:
         if not _compat.CAN_DEFER_RUNNING:
             raise RuntimeError("this vLLM release has no next_decode_eligible_step: steps of one phase are impossible")
@@ -58,7 +59,6 @@ class PhasedScheduler(AsyncScheduler):
             # Its metadata is built once a pass, and a pass that schedules nothing is dropped.
             raise ValueError("kv_transfer_config is set: steps of one phase work without KV connectors only; remove it")
 
-    def demand(self) -> Demand:
     def add_request(self, request: Request) -> None:
         """A request to a model with block output ends where no further block fits, and is sampled by the model."""
         if self._blocks.blocks and request.sampling_params is not None:
@@ -69,6 +69,7 @@ class PhasedScheduler(AsyncScheduler):
                 setattr(request.sampling_params, name, value)
         super().add_request(request)
 
+    def demand(self) -> Demand:
         """Count what the requests could do next. O(running)."""
         paused = self.pause_state
         if paused is PauseState.PAUSED_ALL:
@@ -84,8 +85,8 @@ class PhasedScheduler(AsyncScheduler):
     def run_pass(self, permit: Pass, throttle_prefills: bool = False) -> SchedulerOutput:
         """One `schedule()` of vLLM within the permit. Requests of the other phase keep their place in `running`:
         they can be preempted in vLLM's own order, and every count that vLLM takes is right."""
-        if permit.shortest_first:
         self._phase = permit.phase
+        if permit.shortest_first:
             order_waiting(self)
         self._pass_over(prefill_chunks=permit.phase is not Phase.PREFILL)
         with self._limited(permit):
@@ -112,9 +113,6 @@ class PhasedScheduler(AsyncScheduler):
             if request.is_prefill_chunk is prefill_chunks or (self._blocks.blocks and self._ends_in_flight(request)):
                 request.next_decode_eligible_step = after
 
-    @contextmanager
-    def _limited(self, permit: Pass) -> Iterator[None]:
-        """Lower vLLM's limits to the permit and restore them whatever happens."""
     def _ends_in_flight(self, request: Request) -> bool:
         """Whether the tokens in flight end the request, and it is not scheduled again."""
         if not self._blocks.blocks:
@@ -139,6 +137,9 @@ class PhasedScheduler(AsyncScheduler):
             if not request.is_prefill_chunk:
                 request.num_output_placeholders += emitted - 1
 
+    @contextmanager
+    def _limited(self, permit: Pass) -> Iterator[None]:
+        """Lower vLLM's limits to the permit and restore them whatever happens."""
         admissions = permit.max_admissions if permit.phase is Phase.PREFILL else 0
         limit, budget = getattr(self, self._admission_limit), self.max_num_scheduled_tokens
         bound = self.prefill_capacity_bound
