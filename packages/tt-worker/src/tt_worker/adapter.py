@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from tt_sampling.parameters import one_row
 from tt_worker.inputs import DecodeInputs, PrefillInputs
+from tt_worker.media import keywords
 from tt_worker.methods import AdapterError, Method, optional_method
-from tt_worker.outcome import Outcome, is_host_result, joined, outcome_of
+from tt_worker.outcome import Outcome, is_host_result, joined, outcome_of, with_rope_deltas
 from tt_worker.reload import ReloadPlan
 
 
@@ -36,7 +37,9 @@ class ModelAdapter:
     """Built once from the model object: which methods it has, which keywords they take, which decode protocol it
     speaks.
 
-    rows: B, the rows of every decode call, of all lanes.
+    rows:       B, the rows of every decode call, of all lanes
+    multimodal: the class takes images
+    mrope:      rotary positions in three axes: prefill answers with deltas, and decode takes them
     """
 
     def __init__(
@@ -48,10 +51,14 @@ class ModelAdapter:
         trace: TraceMode,
         event_synchronize: Callable[[Any], None],
         lanes: int = 1,
+        multimodal: bool = False,
+        mrope: bool = False,
     ) -> None:
         self.model = model
         self.rows = rows
         self.lanes = lanes
+        self.multimodal = multimodal
+        self.mrope = mrope
         self.vocab_size = vocab_size
         self.trace = trace
         self._event_synchronize = event_synchronize
@@ -79,7 +86,7 @@ class ModelAdapter:
         return joined([self._call_prefill(inputs.one(i), one_row(sampling, i)) for i in range(count)])
 
     def _call_prefill(self, inputs: PrefillInputs, sampling: Any | None) -> Outcome:
-        required = {
+        required: dict[str, Any] = {
             "tokens": torch.from_numpy(inputs.tokens),
             **self._tables(inputs.page_tables),
             "kv_cache": self.kv_cache,
@@ -89,8 +96,11 @@ class ModelAdapter:
         }
         if sampling is not None:
             required["sampling_params"] = sampling
+        if self.multimodal:
+            required.update(keywords(inputs.images))
         value = self._prefill(required, {"empty_slots": inputs.rows})
-        return outcome_of(value, rows=len(inputs.rows), vocab_size=self.vocab_size, label=self._prefill.label)
+        read = with_rope_deltas if self.mrope else outcome_of
+        return read(value, rows=len(inputs.rows), vocab_size=self.vocab_size, label=self._prefill.label)
 
     def submit_decode(
         self,
@@ -98,12 +108,15 @@ class ModelAdapter:
         sampling: Any | None,
         plan: ReloadPlan,
         histories: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None,
+        rope_deltas: list[int] | None = None,
     ) -> Callable[[], Outcome]:
         """Submit a decode step without waiting. Call the answer once, to wait for the step and get its outcome (B
         rows).
 
         histories: prompt and output token ids of all rows, int32 [B, L] padded with -1; needed while a row has a
                    penalty.
+        rope_deltas: by row up to the last live one, when a request is new or rows changed; None: as before. Sent with
+                     M-RoPE only.
         """
         required: dict[str, Any] = {
             "tokens": torch.from_numpy(inputs.tokens),
@@ -119,6 +132,8 @@ class ModelAdapter:
             if histories is not None:
                 required["prompt_tokens"] = torch.from_numpy(histories[0])
                 required["output_tokens"] = torch.from_numpy(histories[1])
+        if self.mrope:
+            required["rope_deltas_all_users"] = rope_deltas
         payload = self._decode(required)
         return self._reader(payload, is_tokens=sampling is not None)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tt_worker.media import Image, begun
 from tt_worker.request import RequestState
 
 # Submissions that may still read their inputs while the next is built: two in flight and one being built.
@@ -21,7 +22,7 @@ TILE = 32
 @dataclass(frozen=True, slots=True)
 class PrefillInputs:
     """tokens int32 [n, max_end] from position 0, start_pos int32 [n], ends int64 [n], rows and the page table of each
-    KV cache group, int32 [n, W], in the same order.
+    KV cache group, int32 [n, W], in the same order; images: of each row, those that begin before its end.
 
     Source: tt-metal contract 1.5.
     """
@@ -31,6 +32,7 @@ class PrefillInputs:
     start_pos: NDArray[np.int32]
     ends: NDArray[np.int64]
     rows: list[int]
+    images: Sequence[tuple[Image, ...]] = ()
 
     def one(self, i: int) -> PrefillInputs:
         """The same for row i alone."""
@@ -41,6 +43,7 @@ class PrefillInputs:
             self.start_pos[line],
             self.ends[line],
             self.rows[line],
+            self.images[line],
         )
 
 
@@ -74,7 +77,8 @@ def prefill_inputs(
     for i, (state, end) in enumerate(zip(states, ends.tolist(), strict=True)):
         tokens[i, :end] = state.tokens(0, end)
     start = np.array([s.computed - s.computed % alignment for s in states], dtype=np.int32)
-    return PrefillInputs(tokens, page_tables, start, ends, [s.row for s in states])
+    images = [begun(s.request_id, s.images, end) for s, end in zip(states, ends.tolist(), strict=True)]
+    return PrefillInputs(tokens, page_tables, start, ends, [s.row for s in states], images)
 
 
 def alignment_of(declared: int | None, *, recurrent: bool) -> int:

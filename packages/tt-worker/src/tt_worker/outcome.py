@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -19,11 +19,13 @@ class Outcome:
     logits:    float [n, V], the last position of each row
     logprobs:  as the model gave them, None without device logprobs: [n] of the sampled tokens, or ([n, 32], [n, 32])
                lists
+    rope_deltas: one a row, of a prefill of a model with rotary positions in three axes
     """
 
     tokens: torch.Tensor | None
     logits: torch.Tensor | None
     logprobs: Any = None
+    rope_deltas: list[int] | None = None
 
 
 def is_host_result(value: Any) -> bool:
@@ -64,6 +66,18 @@ def outcome_of(value: Any, *, rows: int, vocab_size: int, label: str) -> Outcome
     return Outcome(result.reshape(-1), None, logprobs)
 
 
+def with_rope_deltas(value: Any, *, rows: int, vocab_size: int, label: str) -> Outcome:
+    """A prefill result with the rope deltas behind it, one element a row whatever their shape (contract 1.5)."""
+    members = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else ()
+    if len(members) != 2 or members[1] is None or len(members[1]) < rows:
+        raise AdapterError(
+            f"{label} returned {type(value).__name__}: with M-RoPE, tt-metal contract 1.5 wants a pair of the result "
+            f"and the rope deltas of {rows} rows"
+        )
+    outcome = outcome_of(members[0], rows=rows, vocab_size=vocab_size, label=label)
+    return replace(outcome, rope_deltas=[int(members[1][row].item()) for row in range(rows)])
+
+
 def joined(outcomes: Sequence[Outcome]) -> Outcome:
     """Several calls' outcomes as that of one. They are of one kind: one model, one question."""
 
@@ -75,6 +89,7 @@ def joined(outcomes: Sequence[Outcome]) -> Outcome:
         rows_of([outcome.tokens for outcome in outcomes]),
         rows_of([outcome.logits for outcome in outcomes]),
         _joined_logprobs([outcome.logprobs for outcome in outcomes]),
+        [delta for outcome in outcomes for delta in outcome.rope_deltas or ()] or None,
     )
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+
+from tt_worker.media import Image
 
 P = TypeVar("P")
 
@@ -21,6 +24,8 @@ class RequestState(Generic[P]):
     logprobs:     top logprobs asked for, 0 for the sampled token's only, None for none
     failure:      why it cannot go on, once it cannot
     ends_at:      prompt and output tokens after which it is over; None: not known
+    images:       of its prompt, in their order
+    rope_delta:   rotary less token position of what follows its prompt, as the model's last prefill said it
     """
 
     request_id: str
@@ -34,6 +39,8 @@ class RequestState(Generic[P]):
     logprobs: int | None = None
     failure: str | None = None
     ends_at: int | None = None
+    images: Sequence[Image] = ()
+    rope_delta: int = 0
     alive: bool = field(default=True)
 
     @property

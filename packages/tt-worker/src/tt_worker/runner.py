@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,6 +15,7 @@ from tt_worker.adapter import ModelAdapter
 from tt_worker.failure import StepFailed, StepGuard, TimeLimit
 from tt_worker.inflight import InFlight
 from tt_worker.inputs import DecodeBuffers, DecodeInputs, prefill_inputs
+from tt_worker.media import rope_list
 from tt_worker.outcome import Outcome
 from tt_worker.pages import PageTables
 from tt_worker.prefills import Prefills
@@ -77,6 +78,7 @@ class Runner:
         self._buffers = DecodeBuffers(rows.capacity)
         self._unsampled: deque[Callable[[GrammarMask | None], InFlight[StepResult]]] = deque()
         self._decoding: list[State] = []
+        self._turned: Hashable = None  # the layout whose rope deltas the model has
 
     def row_of(self, request_id: str) -> int:
         return self._tenants.row_of(request_id)
@@ -189,9 +191,12 @@ class Runner:
             inputs.tokens[rows, 0] = [state.token_at(state.computed) for state in states]
         self._prefills.wait()
         histories = self._samplers.histories.view() if penalised else None
+        turned = now.layout == self._turned
+        deltas = None if turned else rope_list({state.row: state.rope_delta for state in [*states, *lingering]})
         submit = self._adapter.submit_decode
-        outcome = self._limit.call(_DECODE, lambda: submit(inputs, sampling, plan, histories))
+        outcome = self._limit.call(_DECODE, lambda: submit(inputs, sampling, plan, histories, deltas))
         self._planner.accept(now)
+        self._turned = now.layout
         self._decoding = [] if lingering else states
         for state in states:
             state.computed += 1

@@ -79,6 +79,7 @@ class Tenants:
             computed=admission.computed,
             params=admission.params,
             ends_at=admission.ends_at,
+            images=admission.images,
         )
         self.pages.replace(row, admission.block_ids)
         self.samplers.admit(state)

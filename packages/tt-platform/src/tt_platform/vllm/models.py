@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tt_platform.runtime import RuntimeChoice, RuntimeChoiceError
@@ -74,6 +74,13 @@ def _of_launcher(architecture: str) -> Resolution | None:
     return Resolution(bare_name(architecture), target, "launcher", "vLLM's model registry") if target else None
 
 
+def _sighted(resolution: Resolution, model_class: type) -> Resolution:
+    """No table says of a host model, or of a launcher's, whether it takes images: the class does, as vLLM asks it."""
+    if resolution.source not in ("host", "launcher"):
+        return resolution
+    return replace(resolution, multimodal=bool(getattr(model_class, "supports_multimodal", False)))
+
+
 def served_model(architectures: list[str], *, test_models: bool) -> ServedModel:
     """The class for the first architecture of a checkpoint that has one, and what it declares.
 
@@ -93,7 +100,7 @@ def served_model(architectures: list[str], *, test_models: bool) -> ServedModel:
             model_class = load_class(resolution)
             declared = getattr(model_class, "tt_supported_decode_batch_sizes", None)
             sizes = tuple(sorted(declared)) if declared else resolution.batch_sizes
-            return ServedModel(resolution, Capabilities.of(model_class), batch_sizes=sizes)
+            return ServedModel(_sighted(resolution, model_class), Capabilities.of(model_class), batch_sizes=sizes)
         except (ModelNotImportable, CapabilityError) as error:
             return ServedModel(resolution, problem=str(error))
     return ServedModel(problem=problem)

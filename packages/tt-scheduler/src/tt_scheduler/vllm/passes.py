@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.interface import PauseState
 
 from tt_scheduler.blocks import NEUTRAL, BlockOutput, ends_in_flight
@@ -15,6 +14,7 @@ from tt_scheduler.phase import NO_DEMAND, Demand, Phase
 from tt_scheduler.plan import Outcome, Pass
 from tt_scheduler.vllm import _compat
 from tt_scheduler.vllm.carry import carry_over
+from tt_scheduler.vllm.images import WholeImageScheduler, restore_images
 from tt_scheduler.vllm.ordering import order_waiting
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ logger = logging.getLogger("vllm.tt.scheduler")
 BLOCK_OUTPUT_KEY = "_tt_block_output"
 
 
-class PhasedScheduler(AsyncScheduler):
+class PhasedScheduler(WholeImageScheduler):
     """vLLM's scheduler with two more methods: what its requests could do, and a pass of one phase.
 
     AsyncScheduler is the base with asynchronous scheduling off as well: its placeholders are added when a token is
@@ -90,7 +90,9 @@ class PhasedScheduler(AsyncScheduler):
             order_waiting(self)
         self._pass_over(prefill_chunks=permit.phase is not Phase.PREFILL)
         with self._limited(permit):
-            return super().schedule(throttle_prefills)
+            output = super().schedule(throttle_prefills)
+        restore_images(self.requests, output)
+        return output
 
     def update_from_output(
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput

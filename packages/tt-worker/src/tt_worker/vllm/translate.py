@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, AsyncModelRunnerOutput, ModelRunnerOutput
 
 from tt_worker.inflight import InFlight
+from tt_worker.media import KEYWORDS, Image
 from tt_worker.sampling import GrammarMask
 from tt_worker.step import Admission, StepRequest, StepResult
 from tt_worker.vllm import _compat
@@ -16,6 +17,7 @@ from tt_worker.vllm import _compat
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from vllm.multimodal.inputs import MultiModalFeatureSpec
     from vllm.sampling_params import SamplingParams
     from vllm.v1.core.sched.output import CachedRequestData, GrammarOutput, NewRequestData, SchedulerOutput
 
@@ -26,6 +28,7 @@ class _Known:
 
     prompt: list[int]
     params: SamplingParams
+    images: tuple[Image, ...] = ()
 
 
 class Translator:
@@ -63,7 +66,7 @@ class Translator:
     def _new(self, request: NewRequestData, lane_of: dict[str, int]) -> Admission:
         if request.prompt_token_ids is None or request.sampling_params is None:
             raise NotImplementedError(f"request {request.req_id!r} has no prompt tokens: only token prompts are served")
-        known = _Known(request.prompt_token_ids, request.sampling_params)
+        known = _Known(request.prompt_token_ids, request.sampling_params, tuple(map(_image, request.mm_features)))
         self._known[request.req_id] = known
         return self._admission(
             request.req_id,
@@ -107,7 +110,18 @@ class Translator:
             params=known.params,
             lane=lane_of.get(request_id, 0),
             ends_at=None if known.params.max_tokens is None else len(known.prompt) + known.params.max_tokens,
+            images=known.images,
         )
+
+
+def _image(feature: MultiModalFeatureSpec) -> Image:
+    """Raises NotImplementedError for other media, and for an image that came without its pixels: the platform refuses
+    the former, and TTScheduler sends the latter."""
+    if feature.modality != "image" or feature.data is None:
+        raise NotImplementedError(f"{feature.modality} input {feature.identifier!r} cannot be handed to the model")
+    position = feature.mm_position
+    values = {name: feature.data[name].data for name in KEYWORDS if name in feature.data}
+    return Image(position.offset, position.offset + position.length, values)
 
 
 @dataclass

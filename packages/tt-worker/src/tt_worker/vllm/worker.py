@@ -75,6 +75,7 @@ class TTWorker(WorkerBase):
             raise ValueError(served.problem)
         self.model_class = load_class(served.resolution)
         self.capabilities = served.capabilities
+        self.sees = served.resolution.multimodal
         self.rows = self.lanes * rows_for(self.sequences // self.lanes, served.batch_sizes)
         self._session = DeviceSession(
             self.runtime, self.options, model_fabric=self.capabilities.fabric_config, grid=rank_grid
@@ -103,6 +104,8 @@ class TTWorker(WorkerBase):
             trace=self.trace,
             event_synchronize=self.runtime.event_synchronize,
             lanes=self.lanes,
+            multimodal=self.model_config.is_multimodal_model and self.sees,
+            mrope=self.model_config.uses_mrope,
         )
         logger.info(
             "TTModelRunner: trace_mode=%s, sample_on_device_mode=%s, enable_model_warmup=%s",
