@@ -134,6 +134,13 @@ def standalone(session: nox.Session) -> None:
 
 
 @nox.session
+def release(session: nox.Session) -> None:
+    """`-- --check`: every wheel's contents, pins, notes and interface, then each installed alone and all together."""
+    session.run(sys.executable, "-m", "release", *session.posargs, env={"PYTHONPATH": str(ROOT / "tools")})
+    pytest(session, "release", WHEELS[0])
+
+
+@nox.session
 def real_ttnn(session: nox.Session) -> None:
     """Detection, mesh and lifecycle against the real ttnn package on mock clusters. Its wheels want Python 3.12."""
     python = pythons.find("3.12")

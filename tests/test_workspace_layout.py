@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import tomllib
+from release import notes
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml"))
@@ -44,7 +45,8 @@ def test_a_package_has_its_readme_changelog_licence_and_types(folder: Path) -> N
     assert about["license"] == "Apache-2.0"
     assert about["readme"] == "README.md"
     assert (folder / "README.md").read_text().startswith("# ")
-    assert "## Unreleased" in (folder / "CHANGELOG.md").read_text()
+    assert (folder / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+    assert notes.MARKER in (folder / "CHANGELOG.md").read_text()
     assert (module(folder) / "py.typed").exists()
 
 

@@ -1,0 +1,58 @@
+"""What git knows of a package's releases: its tags, and its sources as they were."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import tarfile
+from pathlib import Path
+
+from release.workspace import Package
+
+
+class GitError(RuntimeError):
+    """git did not do what it was asked to; the text is its own."""
+
+
+def last_tag(package: Package) -> str | None:
+    """The newest ``NAME-vX.Y.Z`` on the way to HEAD, or None before the first release."""
+    listed = _git(package.root, "tag", "--list", f"{package.name}-v*", "--merged", "HEAD").decode().split()
+    numbered = {tag: match for tag in listed if (match := _TAG.fullmatch(tag)) and match["name"] == package.name}
+    return max(numbered, key=lambda tag: [int(number) for number in numbered[tag]["version"].split(".")], default=None)
+
+
+_TAG = re.compile(r"(?P<name>.+)-v(?P<version>\d+\.\d+\.\d+)")
+
+
+def version_of(tag: str) -> str:
+    return tag.rpartition("-v")[2]
+
+
+def changed_files(package: Package, tag: str) -> list[str]:
+    """What differs from the tag in what the package ships: its sources and its pyproject."""
+    shipped = [package.sources, (Path(package.path) / "pyproject.toml").as_posix()]
+    return _git(package.root, "diff", "--name-only", tag, "--", *shipped).decode().splitlines()
+
+
+def tracked_files(package: Package) -> list[str]:
+    """Paths of the sources, below the folder that holds the module."""
+    listed = _git(package.root, "ls-files", "-z", "--", package.sources).decode().split("\0")
+    folder = Path(package.sources).parent
+    return [Path(name).relative_to(folder).as_posix() for name in listed if name and (package.root / name).exists()]
+
+
+def sources_at(package: Package, tag: str, into: Path) -> Path:
+    """Write the sources of the tag below a folder; returns the folder that holds the module."""
+    archive = _git(package.root, "archive", tag, "--", package.sources)
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        files.extractall(into, filter="data")
+    return (into / package.sources).parent
+
+
+def _git(root: Path, *arguments: str) -> bytes:
+    """The output of a git command. Raises GitError when it fails."""
+    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, check=False)
+    if done.returncode != 0:
+        raise GitError(f"git {' '.join(arguments)}: {done.stderr.decode().strip()}")
+    return done.stdout
