@@ -33,6 +33,14 @@ def options(**given_: object) -> dict[str, object]:
     return {"options": TTOptions.parse(given_)}
 
 
+BLOCKS: dict[str, object] = {
+    "output_tokens_per_step": 256,
+    "model_class": "m:Diffusion",
+    "supports_sample_on_device": True,
+    **options(sample_on_device_mode="all"),
+}
+ADAPTIVE = BLOCKS | {"adaptive_blocks": True}
+
 CASES = {
     "mesh_environment": [
         Case(
@@ -84,12 +92,107 @@ CASES = {
     "no_prompt_embeds": [
         Case({"prompt_embeds": True}, REJECT, "--enable-prompt-embeds is not supported", {"prompt_embeds": False})
     ],
-    "one_token_a_step": [
+    "block_forms": [
         Case(
-            {"output_tokens_per_step": 256, "model_class": "m:Diffusion"},
+            BLOCKS | {"unserved_blocks": ("tt_adaptive_block_ragged",)},
             REJECT,
-            "m:Diffusion puts out blocks of 256 tokens",
+            "m:Diffusion declares tt_adaptive_block_ragged, which is not implemented",
             {"output_tokens_per_step": 1},
+        )
+    ],
+    "block_hooks": [
+        Case(
+            BLOCKS | {"missing_block_hooks": ("release_request",)},
+            REJECT,
+            "m:Diffusion puts out blocks of 256 tokens and has no release_request",
+            {"missing_block_hooks": ("note_state_slots_moved",)},
+        ),
+        Case(
+            ADAPTIVE | {"missing_block_hooks": ("note_state_slots_moved",), "max_num_seqs": 2},
+            REJECT,
+            "has no note_state_slots_moved",
+            {"max_num_seqs": 1},
+        ),
+    ],
+    "block_sampling": [
+        Case(
+            BLOCKS | options(),
+            REJECT,
+            "sample_on_device_mode=None is not supported on Tenstorrent: allowed all; set it",
+            options(sample_on_device_mode="all"),
+        ),
+        Case(BLOCKS | options(sample_on_device_mode="decode_only"), REJECT, "allowed all;", {"adaptive_blocks": True}),
+    ],
+    "block_features": [
+        Case(BLOCKS | {"speculative_method": "ngram"}, REJECT, "--speculative-config", {"output_tokens_per_step": 1}),
+        Case(BLOCKS | {"logits_processors": True}, REJECT, "--logits-processors", {"logits_processors": False}),
+        Case(BLOCKS | {"diffusion": True}, REJECT, "--diffusion-config", {"diffusion": False}),
+        Case(BLOCKS | {"rust_front_end": True}, REJECT, "VLLM_USE_RUST_FRONTEND", {"rust_front_end": False}),
+    ],
+    "block_top_k": [Case(BLOCKS | {"max_device_top_k": 32}, REJECT, "max_device_top_k 32", {"max_device_top_k": None})],
+    "block_engines": [
+        Case(BLOCKS | {"data_parallel_size": 2}, REJECT, "--data-parallel-size 2", {"adaptive_blocks": True}),
+        Case(
+            ADAPTIVE | {"data_parallel_size": 2, "data_parallel_kind": "lanes", "max_num_seqs": 2},
+            REJECT,
+            "--data-parallel-size 2",
+            {"data_parallel_size": 1},
+        ),
+    ],
+    "block_executor": [
+        Case(
+            BLOCKS | {"executor_backend": "mp"},
+            REJECT,
+            "--distributed-executor-backend mp is not supported on Tenstorrent: allowed uni",
+            {"adaptive_blocks": True},
+        )
+    ],
+    "block_sequences": [
+        Case(
+            BLOCKS | {"max_num_seqs": 32},
+            ADJUST,
+            "Setting max_num_seqs=1",
+            {"adaptive_blocks": True},
+            {"max_num_seqs": 1},
+            warn=True,
+        )
+    ],
+    "block_async": [
+        Case(
+            BLOCKS | {"async_scheduling": True, "supports_async_decode": True},
+            ADJUST,
+            "Turning async scheduling off",
+            {"adaptive_blocks": True},
+            {"async_scheduling": False},
+            warn=True,
+        )
+    ],
+    "block_prompts": [
+        Case(
+            ADAPTIVE | {given: True},
+            ADJUST,
+            "Turning prefix caching and chunked prefill off",
+            {"output_tokens_per_step": 1},
+            {"chunked_prefill": False, "prefix_caching": False},
+            warn=True,
+        )
+        for given in ("prefix_caching", "chunked_prefill")
+    ],
+    "block_context": [
+        Case(
+            BLOCKS | {"max_model_len": 287},
+            REJECT,
+            "--max-model-len 287 is not supported on Tenstorrent: allowed 288 or more",
+            {"max_model_len": 288},
+        )
+    ],
+    "block_output": [
+        Case(
+            ADAPTIVE | {"block_max_prompt": 100, "block_extent": 9},
+            ADJUST,
+            "Block output: m:Diffusion puts out blocks of 256 tokens",
+            {"output_tokens_per_step": 1},
+            {"block_output": {"width": 256, "adaptive": True, "max_prompt": 100, "extent": 9}},
         )
     ],
     "text_only_class": [
@@ -436,6 +539,8 @@ FACTS = st.fixed_dictionaries(
         "long_prefill_token_threshold": st.integers(0, 4096),
         "max_logprobs": st.integers(-1, 1000),
         "block_size": st.integers(1, 512),
+        "output_tokens_per_step": st.sampled_from([1, 1, 4]),
+        "adaptive_blocks": st.booleans(),
         "mamba_cache_mode": st.sampled_from(["none", "align"]),
         "structured_backend": st.sampled_from(["auto", "xgrammar", "guidance", "outlines"]),
         "scheduler_class": st.none() | st.just("mine.Scheduler"),

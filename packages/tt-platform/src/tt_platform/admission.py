@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tt_scheduler.blocks import BlockOutput
+
 SAMPLED = frozenset(
     {
         "allowed_token_ids",
@@ -65,6 +67,61 @@ REFUSED: Mapping[str, str] = {
 """Sampling parameters that have no effect here, with the rest of the line that their client reads."""
 
 
+UNKNOWN_TO_BLOCKS = frozenset(
+    {
+        "allowed_token_ids",
+        "bad_words",
+        "extra_args",
+        "flat_logprobs",
+        "logit_bias",
+        "logprob_token_ids",
+        "logprobs",
+        "min_tokens",
+        "n",
+        "repetition_detection",
+        "structured_outputs",
+        "thinking_token_budget",
+    }
+)
+"""Sampling parameters that mean nothing to a model that puts out whole blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockLaunch:
+    """What a launch with block output serves: blocks of ``width`` tokens in contexts of ``max_model_len``."""
+
+    width: int
+    max_model_len: int
+
+    def refuse(self, request: RequestFacts) -> Refusal | None:
+        """Source: tt-metal contract 1.12."""
+        for name, value in request.chosen:
+            if name in UNKNOWN_TO_BLOCKS:
+                return Refusal(name, f"{name}={value!r} is not supported on Tenstorrent: {self._what} leave it unset")
+        return self._refuse_length(request.prompt_tokens, request.max_tokens)
+
+    def _refuse_length(self, prompt: int, wanted: int | None) -> Refusal | None:
+        """Prompts fill whole tiles and answers whole blocks. Who asks for all that is left gets all that fits."""
+        room = BlockOutput(self.width).room(prompt, self.max_model_len)
+        if room < 1:
+            return Refusal(
+                "prompt",
+                f"a prompt of {prompt} tokens leaves no room for a block: max_model_len is {self.max_model_len}; "
+                f"{self._what} shorten the prompt",
+            )
+        if wanted is None or wanted <= room or prompt + wanted >= self.max_model_len:
+            return None
+        return Refusal(
+            "max_tokens",
+            f"max_tokens={wanted} does not fit behind a prompt of {prompt} tokens: allowed {room} or less, as "
+            f"max_model_len is {self.max_model_len}; {self._what} ask for less",
+        )
+
+    @property
+    def _what(self) -> str:
+        return f"this model puts out blocks of {self.width} tokens;"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFacts:
     """What a request asks for.
@@ -74,12 +131,17 @@ class RequestFacts:
         unserved: sampling parameters that were set although they have no effect here, with their values.
         prompt_embeds: the prompt is given as embeddings.
         media: kinds of media in the prompt, such as ``image``.
+        prompt_tokens, max_tokens: tokens of the prompt, and asked for at most; None: no limit of its own.
+        chosen: sampling parameters that differ from their default, with their values.
     """
 
     pooling: bool = False
     unserved: tuple[tuple[str, object], ...] = ()
     prompt_embeds: bool = False
     media: frozenset[str] = frozenset()
+    prompt_tokens: int = 0
+    max_tokens: int | None = None
+    chosen: tuple[tuple[str, object], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +155,9 @@ class Refusal:
 SERVED_MEDIA = frozenset({"image"})
 
 
-def refuse_request(request: RequestFacts) -> Refusal | None:
-    """The first thing in ``request`` that no Tenstorrent model can do; None when it can be served."""
+def refuse_request(request: RequestFacts, blocks: BlockLaunch | None = None) -> Refusal | None:
+    """The first thing in ``request`` that no Tenstorrent model can do, or that this one, which puts out ``blocks``,
+    cannot; None when it can be served."""
     if request.pooling:
         return Refusal("task", "pooling requests are not supported on Tenstorrent: ask for a completion")
     for name, value in request.unserved:
@@ -110,4 +173,4 @@ def refuse_request(request: RequestFacts) -> Refusal | None:
             "messages",
             f"{', '.join(unserved)} input is not supported on Tenstorrent: allowed {', '.join(sorted(SERVED_MEDIA))}",
         )
-    return None
+    return blocks.refuse(request) if blocks is not None and not request.pooling else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -49,6 +50,12 @@ class ConfigFacts:
     supports_chunked_prefill: bool = False
     supports_spec_decode: bool = False
     output_tokens_per_step: int = 1
+    adaptive_blocks: bool = False  # blocks for a lone row, single tokens for a batch
+    unserved_blocks: tuple[str, ...] = ()  # declared forms of block output that are not run
+    block_max_prompt: int = 0  # tokens; longer prompts stay at one token a step; 0: no limit
+    block_extent: int = 0  # tokens that the device writes from a step's first position on
+    missing_block_hooks: tuple[str, ...] = ()  # of those that block output needs
+    max_device_top_k: int | None = None
     batch_sizes: tuple[int, ...] = ()  # rows a lane that the class can be loaded with; empty: any number
 
     # Parallelism.
@@ -80,6 +87,10 @@ class ConfigFacts:
     closing_window: bool = False  # the rule of that name was applied
 
     # Features.
+    block_output: Mapping[str, object] | None = None  # stored by the rule of that name
+    logits_processors: bool = False  # the operator's own
+    diffusion: bool = False  # vLLM's own
+    rust_front_end: bool = False
     lora: bool = False
     speculative_method: str | None = None
     any_whitespace: bool = False  # JSON grammars may contain free whitespace

@@ -75,7 +75,18 @@ OTHERS = {
     "v1_runner_variable",
     "architecture_served",
     "generates_text",
-    "one_token_a_step",
+    "block_forms",
+    "block_hooks",
+    "block_sampling",
+    "block_features",
+    "block_top_k",
+    "block_engines",
+    "block_executor",
+    "block_sequences",
+    "block_async",
+    "block_prompts",
+    "block_context",
+    "block_output",
     "worker_class",
     "lane_data_parallel",
     "no_moe_standard_data_parallel",
@@ -165,10 +176,22 @@ def test_a_class_that_cannot_be_imported_is_named(bundle, configure, tmp_path):
         configure()
 
 
-def test_a_model_that_puts_out_blocks_is_refused(bundle, configure):
+def test_a_model_that_puts_out_blocks_and_cannot_end_a_request_is_refused(bundle, configure):
+    """The class of a bundle has no hooks."""
     bundle({"output_tokens_per_step": 256})
-    with refused("puts out blocks of 256 tokens"):
+    with refused("puts out blocks of 256 tokens and has no release_request"):
         configure()
+
+
+def test_what_a_model_declares_of_its_blocks_reaches_scheduler_and_worker(configure, monkeypatch):
+    monkeypatch.setenv(
+        "TT_MODEL_CLASS_OVERRIDES",
+        "LlamaForCausalLM=tt_hostmesh.blocks.generator:AdaptiveBlockLlamaForCausalLM",
+    )
+    config = configure(additional_config={"tt": {"sample_on_device_mode": "all"}})
+    said = {"width": 8, "adaptive": True, "max_prompt": 200, "extent": 0}
+    assert config.additional_config["_tt_block_output"] == said
+    assert config.cache_config.enable_prefix_caching is False
 
 
 def test_a_test_model_is_refused_without_its_option(bundle, configure, checkpoint, monkeypatch):
@@ -196,6 +219,7 @@ def served_problem(architectures):
 def test_every_adjustment_can_be_carried_over():
     """Fails when a rule changes a fact that the adapter does not know how to set."""
     from tt_platform.config_facts import ConfigFacts
+    from tt_platform.options import TTOptions
     from tt_platform.rules import settle
     from tt_platform.vllm.apply import _SETTERS
 
@@ -222,7 +246,11 @@ def test_every_adjustment_can_be_carried_over():
         class_multimodal=True,
         chunked_multimodal=True,
     )
-    assert {**settle(everything).changes, **settle(chunked).changes}.keys() == _SETTERS.keys()
+    blocks = ConfigFacts(
+        options=TTOptions(sample_on_device_mode="all"), supports_sample_on_device=True, output_tokens_per_step=8
+    )
+    changed = [settle(facts).changes for facts in (everything, chunked, blocks)]
+    assert set().union(*changed) == _SETTERS.keys()
 
 
 def test_media_for_a_text_only_class_meet_a_limit_of_zero():

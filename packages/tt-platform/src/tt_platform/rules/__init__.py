@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 from tt_platform.config_facts import ConfigFacts
 from tt_platform.findings import ConfigRejected, Finding, Kind
-from tt_platform.rules import cache, environment, features, model, parallelism, sampling, scheduling, shutdown
+from tt_platform.rules import blocks, cache, environment, features, model, parallelism, sampling, scheduling, shutdown
 from tt_platform.rules.rule import Rule
 
 RULES: tuple[Rule, ...] = (
     *environment.RULES,
     *model.RULES,
+    *blocks.RULES,
     *parallelism.RULES,
     *features.RULES,
     *sampling.RULES,

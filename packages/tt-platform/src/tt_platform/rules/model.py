@@ -37,18 +37,6 @@ def no_prompt_embeds(facts: ConfigFacts) -> Finding | None:
     return reject("--enable-prompt-embeds", True, allowed="unset", do="send prompts as text or token ids")
 
 
-@rule("Models that put out blocks of tokens are not run: the worker of this release emits one token a step.")
-def one_token_a_step(facts: ConfigFacts) -> Finding | None:
-    if facts.output_tokens_per_step == 1:
-        return None
-    return reject(
-        "--model",
-        facts.architecture,
-        allowed="models with output_tokens_per_step of 1",
-        do=f"{facts.model_class} puts out blocks of {facts.output_tokens_per_step} tokens, which is not implemented",
-    )
-
-
 @rule("A multimodal checkpoint with a text-only class is served as text: images are refused, not ignored.")
 def text_only_class(facts: ConfigFacts) -> Finding | None:
     if not facts.multimodal or facts.class_multimodal or facts.text_only:
@@ -73,7 +61,6 @@ RULES = (
     generates_text,
     no_encoder_decoder,
     no_prompt_embeds,
-    one_token_a_step,
     text_only_class,
     worker_class,
 )

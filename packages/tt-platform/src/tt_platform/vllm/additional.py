@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
+from tt_platform.admission import BlockLaunch
+from tt_scheduler.blocks import BlockOutput
+
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
 LANES = "_tt_resolved_lane_count"
 DEVICE_CHECKED = "_tt_device_checked"
+BLOCK_OUTPUT = "_tt_block_output"
 CLOSING_WINDOW = "_tt_closing_window"
 RANK_GROUPS = "_tt_standard_dp_visible_groups"
 RANK_GRIDS = "_tt_standard_dp_mesh_grids"
@@ -25,6 +29,12 @@ def lane_count(vllm_config: VllmConfig) -> int:
     """In-process lanes of the launch; 1 without any."""
     lanes = entries(vllm_config).get(LANES, 1)
     return lanes if isinstance(lanes, int) else 1
+
+
+def block_launch(vllm_config: VllmConfig) -> BlockLaunch | None:
+    """What the launch serves when its model puts out blocks, else None."""
+    blocks = BlockOutput.from_mapping(entries(vllm_config).get(BLOCK_OUTPUT))
+    return BlockLaunch(blocks.width, vllm_config.model_config.max_model_len) if blocks.blocks else None
 
 
 def put(vllm_config: VllmConfig, key: str, value: object) -> None:

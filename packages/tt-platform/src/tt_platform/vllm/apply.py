@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tt_platform.findings import Finding
-from tt_platform.vllm.additional import CLOSING_WINDOW, LANES, put
+from tt_platform.vllm.additional import BLOCK_OUTPUT, CLOSING_WINDOW, LANES, put
 from tt_registry import tt_name
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ _SETTERS: Mapping[str, Callable[[Any, Any], None]] = {
     "data_parallel_size": _set_data_parallel_size,
     "executor_backend": _field("parallel_config", "distributed_executor_backend"),
     "lanes": _set_lanes,
+    "block_output": lambda vllm_config, value: put(vllm_config, BLOCK_OUTPUT, value),
     "scheduler_class": _field("scheduler_config", "scheduler_cls"),
     "max_num_seqs": _field("scheduler_config", "max_num_seqs"),
     "max_num_batched_tokens": _field("scheduler_config", "max_num_batched_tokens"),

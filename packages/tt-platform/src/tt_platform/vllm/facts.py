@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from tt_platform.config_facts import ConfigFacts
 from tt_platform.mesh import mesh_problem
 from tt_platform.options import TTOptions
 from tt_platform.rules.environment import V2_VARIABLE
 from tt_platform.vllm._compat import v2_forcing_feature
-from tt_platform.vllm.additional import CLOSING_WINDOW, entries, lane_count
+from tt_platform.vllm.additional import BLOCK_OUTPUT, CLOSING_WINDOW, entries, lane_count
 from tt_platform.vllm.device import DeviceCheck
 from tt_platform.vllm.models import ServedModel
 from tt_registry import bare_name
@@ -31,6 +32,9 @@ def config_facts(vllm_config: VllmConfig, options: TTOptions, served: ServedMode
         options=options,
         lora=vllm_config.lora_config is not None,
         speculative_method=_speculative_method(vllm_config),
+        block_output=_mapping(entries(vllm_config).get(BLOCK_OUTPUT)),
+        diffusion=getattr(vllm_config, "diffusion_config", None) is not None,
+        rust_front_end=os.environ.get("VLLM_USE_RUST_FRONTEND", "0") not in ("", "0"),
         any_whitespace=not vllm_config.structured_outputs_config.disable_any_whitespace,
         structured_backend=vllm_config.structured_outputs_config.backend,
         lanes=lane_count(vllm_config),
@@ -62,11 +66,13 @@ def _model_facts(model: ModelConfig | None, served: ServedModel) -> dict[str, An
         "max_model_len": model.max_model_len,
         "max_logprobs": model.max_logprobs,
         "prompt_embeds": model.enable_prompt_embeds,
+        "logits_processors": bool(model.logits_processors),
         "data_parallel_kind": resolution.data_parallel if resolution else "standard",
     }
 
 
 def _capability_facts(served: ServedModel) -> dict[str, Any]:
+    declared = served.capabilities
     names = (
         "supports_prefix_caching",
         "supports_async_decode",
@@ -74,8 +80,23 @@ def _capability_facts(served: ServedModel) -> dict[str, Any]:
         "supports_chunked_prefill",
         "supports_spec_decode",
         "output_tokens_per_step",
+        "max_device_top_k",
     )
-    return {name: getattr(served.capabilities, name) for name in names}
+    return {
+        **{name: getattr(declared, name) for name in names},
+        "adaptive_blocks": declared.tt_adaptive_block_output,
+        "unserved_blocks": tuple(name for name in _UNSERVED_BLOCKS if getattr(declared, name)),
+        "block_max_prompt": declared.tt_adaptive_block_max_prompt_tokens,
+        "block_extent": max(declared.tt_block_kv_extent_tokens, declared.tt_block_output_kv_lookahead_tokens),
+        "missing_block_hooks": served.missing_hooks,
+    }
+
+
+_UNSERVED_BLOCKS = ("tt_adaptive_block_batched", "tt_adaptive_block_ragged", "tt_block_output_chunked_prefill")
+
+
+def _mapping(value: object) -> Mapping[str, object] | None:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else None
 
 
 def _parallel_facts(parallel: ParallelConfig) -> dict[str, Any]:

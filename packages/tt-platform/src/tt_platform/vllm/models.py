@@ -59,12 +59,14 @@ class ServedModel:
     """A resolved architecture. ``problem`` is a whole line for the operator when no class can serve it.
 
     ``batch_sizes``: rows a lane that the class can be loaded with, ascending; empty: any number.
+    ``missing_hooks``: of those that block output needs, the ones that the class does not have.
     """
 
     resolution: Resolution | None = None
     capabilities: Capabilities = field(default_factory=Capabilities)
     problem: str | None = None
     batch_sizes: tuple[int, ...] = ()
+    missing_hooks: tuple[str, ...] = ()
 
 
 def _of_launcher(architecture: str) -> Resolution | None:
@@ -79,6 +81,13 @@ def _sighted(resolution: Resolution, model_class: type) -> Resolution:
     if resolution.source not in ("host", "launcher"):
         return resolution
     return replace(resolution, multimodal=bool(getattr(model_class, "supports_multimodal", False)))
+
+
+def _missing(model_class: type) -> tuple[str, ...]:
+    return tuple(name for name in _BLOCK_HOOKS if not callable(getattr(model_class, name, None)))
+
+
+_BLOCK_HOOKS = ("release_request", "release_persistent_capture", "note_state_slots_moved")
 
 
 def served_model(architectures: list[str], *, test_models: bool) -> ServedModel:
@@ -100,7 +109,12 @@ def served_model(architectures: list[str], *, test_models: bool) -> ServedModel:
             model_class = load_class(resolution)
             declared = getattr(model_class, "tt_supported_decode_batch_sizes", None)
             sizes = tuple(sorted(declared)) if declared else resolution.batch_sizes
-            return ServedModel(_sighted(resolution, model_class), Capabilities.of(model_class), batch_sizes=sizes)
+            return ServedModel(
+                _sighted(resolution, model_class),
+                Capabilities.of(model_class),
+                batch_sizes=sizes,
+                missing_hooks=_missing(model_class),
+            )
         except (ModelNotImportable, CapabilityError) as error:
             return ServedModel(resolution, problem=str(error))
     return ServedModel(problem=problem)

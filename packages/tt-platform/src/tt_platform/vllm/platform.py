@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from vllm.platforms.interface import Platform, PlatformEnum
 
-from tt_platform.admission import refuse_request
+from tt_platform.admission import BlockLaunch, refuse_request
 from tt_platform.options import TTOptions
 from tt_platform.presence import GIVEN_BACK
 from tt_platform.rules import settle
 from tt_platform.vllm._compat import request_error
 from tt_platform.vllm.activate import pin_v1_runner
+from tt_platform.vllm.additional import block_launch
 from tt_platform.vllm.apply import apply_changes, log_findings, prefix_architectures
 from tt_platform.vllm.device import check_device
 from tt_platform.vllm.facts import config_facts
@@ -34,6 +35,9 @@ class TTPlatform(Platform):
     device_control_env_var = "TT_VISIBLE_DEVICES"
     simple_compile_backend = "eager"
     dist_backend = "gloo"
+
+    _blocks: ClassVar[BlockLaunch | None] = None
+    """Of the last configuration of this process: vLLM tells nothing of it when it asks about a request."""
 
     @classmethod
     def pre_register_and_update(cls, parser: Any = None) -> None:
@@ -58,6 +62,7 @@ class TTPlatform(Platform):
         settled = settle(config_facts(vllm_config, options, served, check_device(vllm_config)))
         log_findings(settled.findings)
         apply_changes(vllm_config, settled.changes)
+        cls._blocks = block_launch(vllm_config)
         prefix_architectures(vllm_config)
         resolve_rank_groups(vllm_config)
 
@@ -73,7 +78,7 @@ class TTPlatform(Platform):
         Raises:
             ValueError: vLLM answers HTTP 400 with the parameter's name; the engine is not touched.
         """
-        refusal = refuse_request(request_facts(processed_inputs, params))
+        refusal = refuse_request(request_facts(processed_inputs, params), cls._blocks)
         if refusal is not None:
             raise request_error(refusal.message, refusal.parameter)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from tt_platform.admission import AROUND, SAMPLED, RequestFacts
+from tt_platform.admission import AROUND, SAMPLED, UNKNOWN_TO_BLOCKS, RequestFacts
 from tt_platform.vllm._compat import prompt_parts
 
 
@@ -20,7 +20,17 @@ def request_facts(processed_inputs: Any, params: Any) -> RequestFacts:
         unserved=tuple(unserved(params)) if isinstance(params, SamplingParams) else (),
         prompt_embeds=any(part.get("type") == "embeds" or "prompt_embeds" in part for part in parts),
         media=frozenset(str(kind) for part in parts for kind in part.get("mm_kwargs") or ()),
+        prompt_tokens=max((len(part.get("prompt_token_ids") or ()) for part in parts), default=0),
+        max_tokens=getattr(params, "max_tokens", None),
+        chosen=tuple(chosen(params)) if isinstance(params, SamplingParams) else (),
     )
+
+
+def chosen(params: Any) -> list[tuple[str, object]]:
+    """The parameters that differ from their default and mean nothing to blocks, with their values."""
+    plain = type(params)()
+    values = ((name, getattr(params, name, None)) for name in sorted(UNKNOWN_TO_BLOCKS))
+    return [(name, value) for name, value in values if value is not None and value != getattr(plain, name, None)]
 
 
 def unserved(params: Any) -> list[tuple[str, object]]:
