@@ -108,7 +108,9 @@ FILES = {"tt_part/__init__.py": "", "tt_part/py.typed": ""}
 
 def test_a_wheel_that_is_its_sources_has_no_problem(workspace: Workspace, tmp_path: Path) -> None:
     assert wheel.content_problems(workspace.part, pack(tmp_path, FILES), list(FILES)) == []
-    assert set(history.tracked_files(workspace.part)) == {*FILES, "tt_part/vllm/__init__.py"}
+    workspace.write(".gitignore", "*.pyc\n")
+    workspace.write("packages/tt-part/src/tt_part/a.pyc", "")
+    assert set(history.source_files(workspace.part)) == {*FILES, "tt_part/vllm/__init__.py"}
 
 
 @pytest.mark.parametrize(
@@ -224,6 +226,12 @@ def test_every_fragment_of_this_repository_is_taken_by_towncrier() -> None:
         if texts:
             said = notes.draft(package)
             assert all(text in said for text in texts)
+
+
+def test_what_is_not_committed_is_told(workspace: Workspace) -> None:
+    assert history.uncommitted(workspace.part) == []
+    workspace.write("packages/tt-part/src/tt_part/new.py", "")
+    assert history.uncommitted(workspace.part) == ["?? packages/tt-part/src/tt_part/new.py"]
 
 
 # The interface

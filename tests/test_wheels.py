@@ -10,6 +10,10 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
+from release import __main__ as release
+from release import wheel
+
+ROOT = Path(__file__).parents[1]
 
 pytestmark = pytest.mark.slow
 
@@ -109,6 +113,13 @@ def test_each_package_installs_alone_and_imports_without_vllm_torch_and_ttnn(nam
     allowed = {"torch"} if name in TENSORS else set()
     for what in {"vllm", "ttnn", "torch"} - allowed:
         assert set(found["lacking"].get(what, ())) <= DROP_IN
+
+
+def test_the_wheels_are_what_a_release_must_be(built_wheels: dict[str, Path]) -> None:
+    """Contents, pins, changelog fragments, and what the sources break since the last tag."""
+    wheels = {name: wheel.read(path) for name, path in built_wheels.items()}
+    looked_at = {package.name: problems for package, _, problems in release.check(ROOT, wheels)}
+    assert looked_at == {name: [] for name in NAMES}
 
 
 def test_no_package_but_the_extras_asks_for_vllm_or_torch(built_wheels: dict[str, Path]) -> None:

@@ -28,7 +28,7 @@ def check(root: Path, wheels: dict[str, wheel.Wheel]) -> Iterator[tuple[Package,
         if built is None:
             yield package, "not built", [f"no wheel was built for {package.name}"]
             continue
-        problems = wheel.content_problems(package, built, history.tracked_files(package))
+        problems = wheel.content_problems(package, built, history.source_files(package))
         problems += pins.pin_problems(package.name, built, versions)
         tag = history.last_tag(package)
         changed = history.changed_files(package, tag) if tag else []
@@ -52,6 +52,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
         with tempfile.TemporaryDirectory() as folder:
             wheels = wheel.build(root, find_uv(sys.executable), Path(folder))
         for package, said, problems in check(root, wheels):
+            problems += [f"not committed: {line}" for line in history.uncommitted(package)]
             print(f"{package.name} {package.version}: {said}")
             for problem in problems:
                 print(f"    WRONG  {problem}")

@@ -31,15 +31,24 @@ def version_of(tag: str) -> str:
 
 def changed_files(package: Package, tag: str) -> list[str]:
     """What differs from the tag in what the package ships: its sources and its pyproject."""
-    shipped = [package.sources, (Path(package.path) / "pyproject.toml").as_posix()]
-    return _git(package.root, "diff", "--name-only", tag, "--", *shipped).decode().splitlines()
+    return _git(package.root, "diff", "--name-only", tag, "--", *_shipped(package)).decode().splitlines()
 
 
-def tracked_files(package: Package) -> list[str]:
-    """Paths of the sources, below the folder that holds the module."""
-    listed = _git(package.root, "ls-files", "-z", "--", package.sources).decode().split("\0")
+def source_files(package: Package) -> list[str]:
+    """Paths of the sources that git does not ignore, below the folder that holds the module."""
+    unignored = ("--cached", "--others", "--exclude-standard")
+    listed = _git(package.root, "ls-files", "-z", *unignored, "--", package.sources).decode().split("\0")
     folder = Path(package.sources).parent
     return [Path(name).relative_to(folder).as_posix() for name in listed if name and (package.root / name).exists()]
+
+
+def uncommitted(package: Package) -> list[str]:
+    """What the package ships that no commit has: a tag would not hold it."""
+    return _git(package.root, "status", "--porcelain", "--", *_shipped(package)).decode().splitlines()
+
+
+def _shipped(package: Package) -> list[str]:
+    return [package.sources, (Path(package.path) / "pyproject.toml").as_posix()]
 
 
 def sources_at(package: Package, tag: str, into: Path) -> Path:

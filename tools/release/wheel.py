@@ -63,9 +63,9 @@ def read(path: Path) -> Wheel:
     )
 
 
-def content_problems(package: Package, wheel: Wheel, tracked: Collection[str]) -> list[str]:
-    """How a wheel differs from what the package's sources and pyproject say. ``tracked``: paths below its src."""
-    wanted = set(tracked) | _forced(package)
+def content_problems(package: Package, wheel: Wheel, sources: Collection[str]) -> list[str]:
+    """How a wheel differs from what the package's sources and pyproject say. ``sources``: paths below its src."""
+    wanted = set(sources) | _forced(package)
     found = [f"{name} is not in the wheel" for name in sorted(wanted - wheel.files)]
     found += [f"{name} is in the wheel and not in the sources" for name in sorted(wheel.files - wanted)]
     if f"{package.module}/py.typed" not in wheel.files:
