@@ -32,6 +32,10 @@ class DoNothingWorker(TTWorker):
 class InstantModel(SyntheticForCausalLM):
     """Every decode step is there at once: what a software device computes in the engine's process costs nothing."""
 
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        self._tokens = torch.ones(self._placement.max_batch_size, dtype=torch.int32)
+
     def decode_forward(self, **keywords: Any) -> Any:
         return object()
 
@@ -39,4 +43,4 @@ class InstantModel(SyntheticForCausalLM):
         return payload, []
 
     def process_decode_output_host(self, payload: Any, is_tokens: bool = True) -> Any:
-        return torch.ones(self._placement.max_batch_size, dtype=torch.int32), None
+        return self._tokens, None

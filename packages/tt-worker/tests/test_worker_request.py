@@ -42,7 +42,7 @@ def test_a_steady_decode_is_not_prefill_work() -> None:
     """One token remains to be computed at every step; the prompt is done (#66). Fails when the test is computed <
     tokens."""
     request = state([1, 2, 3], [], computed=3)
-    request.record(4)
+    request.output.append(4)
     assert not request.prefilling
 
 
@@ -77,9 +77,13 @@ def test_prefill_inputs_hold_everything_up_to_each_row_s_end() -> None:
 def test_decode_inputs_are_neutral_on_free_rows_and_not_shared_with_the_last_step() -> None:
     """Fails when a buffer keeps the last step's rows, or when the next step overwrites what the device still reads."""
     buffers = DecodeBuffers(4)
-    tokens, positions = buffers.fill(np.array([1, 3]), np.array([10, 20], dtype=np.int32), [5, 6])
-    assert tokens.tolist() == [[0], [5], [0], [6]]
+    pair, first = np.array([1, 3]), np.array([0])
+    tokens, positions = buffers.fill(pair, np.array([10, 20], dtype=np.int32))
+    tokens[pair, 0] = 5
     assert positions.tolist() == [-1, 10, -1, 20]
-    later, _ = buffers.fill(np.array([0]), np.array([1], dtype=np.int32), [9])
-    assert later.tolist() == [[9], [0], [0], [0]]
-    assert tokens.tolist() == [[0], [5], [0], [6]]
+    for step in range(4):  # through the whole ring and into the pair's buffer again
+        later, at = buffers.fill(first, np.array([step], dtype=np.int32))
+        assert at.tolist() == [step, -1, -1, -1]
+        assert later.tolist() == [[0]] * 4
+        if step < 2:
+            assert (tokens[:, 0].tolist(), positions.tolist()) == ([0, 5, 0, 5], [-1, 10, -1, 20])

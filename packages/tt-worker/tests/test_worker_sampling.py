@@ -72,14 +72,14 @@ def test_a_released_row_no_longer_moves_steps_to_the_host() -> None:
 def test_histories_follow_the_tokens_and_end_with_the_row() -> None:
     """int32 [B, L], -1 padded. Fails when a late token of a former tenant is appended to the row."""
     samplers, state = admitted(RowSampling(temperature=0, repetition_penalty=1.2))
-    samplers.record(state, 8)
+    samplers.record([state], [8], [True])
     prompt, output = samplers.histories.view()
     assert prompt[2].tolist() == [5, 6]
     assert output[2].tolist() == [7, 8]
     assert (prompt[[0, 1, 3]] == -1).all()
     state.alive = False
     samplers.release(state)
-    samplers.record(state, 9)
+    samplers.record([state], [9], [True])
     assert (samplers.histories.view()[1] == -1).all()
     assert state.output == [7, 8, 9]
 

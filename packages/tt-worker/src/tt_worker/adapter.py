@@ -14,7 +14,7 @@ from tt_sampling.parameters import one_row
 from tt_worker.inputs import DecodeInputs, PrefillInputs
 from tt_worker.media import keywords
 from tt_worker.methods import AdapterError, Method, optional_method
-from tt_worker.outcome import Outcome, is_host_result, joined, outcome_of, with_rope_deltas
+from tt_worker.outcome import Outcome, blocks_of, is_host_result, joined, outcome_of, with_rope_deltas
 from tt_worker.reload import ReloadPlan
 
 
@@ -72,6 +72,7 @@ class ModelAdapter:
         self.reload_commands = contract >= 1
         self.kv_cache: Any = None
         self.layer_groups: tuple[int, ...] = ()
+        self.prefill_width = 1
 
     def prefill(self, inputs: PrefillInputs, sampling: Any | None) -> Outcome:
         """Run a prefill and wait for it. `sampling`: the device's parameters, or None to get logits.
@@ -99,6 +100,8 @@ class ModelAdapter:
         if self.multimodal:
             required.update(keywords(inputs.images))
         value = self._prefill(required, {"empty_slots": inputs.rows})
+        if self.prefill_width > 1:
+            return blocks_of(value, rows=len(inputs.rows), width=self.prefill_width, label=self._prefill.label)
         read = with_rope_deltas if self.mrope else outcome_of
         return read(value, rows=len(inputs.rows), vocab_size=self.vocab_size, label=self._prefill.label)
 
@@ -109,6 +112,7 @@ class ModelAdapter:
         plan: ReloadPlan,
         histories: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None,
         rope_deltas: list[int] | None = None,
+        width: int | None = None,
     ) -> Callable[[], Outcome]:
         """Submit a decode step without waiting. Call the answer once, to wait for the step and get its outcome (B
         rows).
@@ -117,6 +121,7 @@ class ModelAdapter:
                    penalty.
         rope_deltas: by row up to the last live one, when a request is new or rows changed; None: as before. Sent with
                      M-RoPE only.
+        width: tokens that a model with block output answers for each row, a lone one alone; None: of any other model.
         """
         required: dict[str, Any] = {
             "tokens": torch.from_numpy(inputs.tokens),
@@ -135,7 +140,7 @@ class ModelAdapter:
         if self.mrope:
             required["rope_deltas_all_users"] = rope_deltas
         payload = self._decode(required)
-        return self._reader(payload, is_tokens=sampling is not None)
+        return self._reader(payload, is_tokens=sampling is not None, width=width)
 
     def release(self, row: int) -> None:
         """The row's request finished or was preempted: models that keep state of their own drop it."""
@@ -169,10 +174,10 @@ class ModelAdapter:
             }
         return {"reset_batch": plan.reload_inputs} if on_device else {}
 
-    def _reader(self, payload: Any, *, is_tokens: bool) -> Callable[[], Outcome]:
+    def _reader(self, payload: Any, *, is_tokens: bool, width: int | None) -> Callable[[], Outcome]:
         """Start the read-back now, before another step reuses the trace's buffers; finish it when called."""
         if is_host_result(payload):
-            return lambda: self._outcome(payload)
+            return lambda: self._outcome(payload, width)
         if self._process is None:
             raise AdapterError(
                 f"{self._decode.label} returned {type(payload).__name__}, and there is no process_decode_output_host: "
@@ -188,11 +193,13 @@ class ModelAdapter:
         def finish() -> Outcome:
             for event in events:
                 self._event_synchronize(event)
-            return self._outcome(process(host, is_tokens=is_tokens))
+            return self._outcome(process(host, is_tokens=is_tokens), width)
 
         return finish
 
-    def _outcome(self, value: Any) -> Outcome:
+    def _outcome(self, value: Any, width: int | None) -> Outcome:
+        if width is not None:
+            return blocks_of(value, rows=1 if width > 1 else self.rows, width=width, label=self._decode.label)
         return outcome_of(value, rows=self.rows, vocab_size=self.vocab_size, label=self._decode.label)
 
 

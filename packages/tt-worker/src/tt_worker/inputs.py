@@ -98,17 +98,21 @@ class DecodeBuffers:
     def __init__(self, capacity: int) -> None:
         self._tokens = [np.zeros((capacity, 1), dtype=np.int32) for _ in range(RING)]
         self._start_pos = [np.full(capacity, -1, dtype=np.int32) for _ in range(RING)]
+        self._of: list[object] = [None] * RING
         self._slot = 0
 
     def fill(
-        self, rows: NDArray[np.int64], positions: NDArray[np.int32], tokens: Sequence[int] | None
+        self, rows: NDArray[np.int64], positions: NDArray[np.int32]
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """tokens [B, 1] and start_pos [B] with the given values at `rows`; tokens None: the device has them."""
+        """tokens [B, 1], which the device has, and start_pos [B] with these positions at `rows`.
+
+        The same `rows` again, the very array, writes the positions alone.
+        """
         self._slot = (self._slot + 1) % RING
-        out_tokens, out_pos = self._tokens[self._slot], self._start_pos[self._slot]
-        out_tokens.fill(0)
-        out_pos.fill(-1)
-        out_pos[rows] = positions
-        if tokens is not None:
-            out_tokens[rows, 0] = tokens
-        return out_tokens, out_pos
+        tokens, start_pos = self._tokens[self._slot], self._start_pos[self._slot]
+        if self._of[self._slot] is not rows:
+            tokens.fill(0)
+            start_pos.fill(-1)
+            self._of[self._slot] = rows
+        start_pos[rows] = positions
+        return tokens, start_pos

@@ -20,12 +20,14 @@ class Outcome:
     logprobs:  as the model gave them, None without device logprobs: [n] of the sampled tokens, or ([n, 32], [n, 32])
                lists
     rope_deltas: one a row, of a prefill of a model with rotary positions in three axes
+    width:     tokens of each row; above 1 tokens is int64 [n * width], row by row
     """
 
     tokens: torch.Tensor | None
     logits: torch.Tensor | None
     logprobs: Any = None
     rope_deltas: list[int] | None = None
+    width: int = 1
 
 
 def is_host_result(value: Any) -> bool:
@@ -64,6 +66,21 @@ def outcome_of(value: Any, *, rows: int, vocab_size: int, label: str) -> Outcome
             "neither one token a row nor logits (tt-metal contract 1.5 and 1.7)"
         )
     return Outcome(result.reshape(-1), None, logprobs)
+
+
+def blocks_of(value: Any, *, rows: int, width: int, label: str) -> Outcome:
+    """The answer of a model with block output: `width` tokens of each of `rows` rows, integers [rows, width].
+
+    The scheduler reserved so many: a model that decides otherwise would lose its place. Source: tt-metal contract 1.12.
+    """
+    result: Any = value[0] if isinstance(value, tuple) and value else value
+    fits = isinstance(result, torch.Tensor) and not result.is_floating_point() and result.numel() == rows * width
+    if not fits or result.shape[-1:] != (width,):
+        shape = tuple(result.shape) if isinstance(result, torch.Tensor) else type(result).__name__
+        raise AdapterError(
+            f"{label} returned {shape}: tt-metal contract 1.12 wants {width} token(s) of each of {rows} row(s)"
+        )
+    return Outcome(result.reshape(-1), None, width=width)
 
 
 def with_rope_deltas(value: Any, *, rows: int, vocab_size: int, label: str) -> Outcome:

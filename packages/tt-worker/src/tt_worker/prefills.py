@@ -34,8 +34,9 @@ class Prefills:
 
     def wait(self) -> None:
         """Until no call runs. What one raised is the business of whoever asks for its result."""
-        if self._last is not None and not self._last.done():
+        if self._last is not None:
             wait([self._last])
+            self._last = None
 
     def close(self) -> None:
         """End the thread after its last call."""

@@ -17,7 +17,7 @@ class RequestState(Generic[P]):
     touch it.
 
     prompt:       token ids of the prompt
-    output:       token ids generated and read back so far; only `record` appends
+    output:       token ids generated and read back so far; only `RowSamplers.record` appends
     prefill_end:  tokens to prefill in this tenancy: the prompt, or prompt and output so far after a preemption
     computed:     tokens whose KV is written once every submitted step has run
     params:       the engine's sampling parameters, opaque here
@@ -70,7 +70,3 @@ class RequestState(Generic[P]):
     def token_at(self, position: int) -> int:
         split = len(self.prompt)
         return self.prompt[position] if position < split else self.output[position - split]
-
-    def record(self, token: int) -> None:
-        """A token was sampled and read back."""
-        self.output.append(token)

@@ -20,22 +20,39 @@ from tt_worker.tenants import State, StepError, Tenants
 @dataclass(frozen=True, slots=True)
 class Batch:
     """The requests of a step. rows: their rows; final: whether a token comes out (False: a chunk that does not end
-    the prompt)."""
+    the prompt); logprobs: how many each asks for, None when none does."""
 
     ids: list[str]
     states: list[State]
     rows: list[int]
     final: list[bool]
+    logprobs: list[int | None] | None
+
+    @staticmethod
+    def of(states: list[State], rows: list[int], final: list[bool]) -> Batch:
+        asked = [state.logprobs for state in states]
+        wanted = any(count is not None for count in asked)
+        return Batch([state.request_id for state in states], states, rows, final, asked if wanted else None)
 
 
 class Results:
     """Finishes submitted steps, in order, each once, in whichever thread asks.
 
     scheduler_ends_failed: the engine ends a request that StepResult.failed names
+    longest: tokens of the longest sequence; a block is clipped there
+    on_block: told of each step that answered with blocks, with the tokens that are left of them
     """
 
     def __init__(
-        self, tenants: Tenants, guard: StepGuard, vocab_size: int, *, depth: int, scheduler_ends_failed: bool
+        self,
+        tenants: Tenants,
+        guard: StepGuard,
+        vocab_size: int,
+        *,
+        depth: int,
+        scheduler_ends_failed: bool,
+        longest: int | None = None,
+        on_block: Callable[[int], None] | None = None,
     ) -> None:
         self.queue: InFlightQueue[StepResult] = InFlightQueue(depth)
         self._tenants = tenants
@@ -45,6 +62,8 @@ class Results:
         self._scheduler_ends_failed = scheduler_ends_failed
         self._hosted: list[tuple[Batch, InFlight[StepResult]]] = []
         self._logits_unasked = False
+        self._longest = longest
+        self._on_block = on_block
 
     def settle(self, going: Iterable[str]) -> None:
         """The host samples by row: a step in flight is sampled before one of its requests gives its row up."""
@@ -82,6 +101,8 @@ class Results:
             if outcome.rope_deltas is not None:
                 for state, line in zip(batch.states, lines, strict=True):
                     state.rope_delta = outcome.rope_deltas[line]
+            if outcome.width > 1:
+                return self._apply_blocks(batch, outcome, lines)
             if on_device and outcome.tokens is not None:
                 return self._apply_device(batch, outcome, lines)
             self._logits_unasked |= on_device
@@ -90,11 +111,31 @@ class Results:
     def _apply_device(self, batch: Batch, outcome: Outcome, lines: list[int]) -> StepResult:
         """Take line lines[i] of what the device sampled for request i."""
         tokens = picked_tokens(outcome, lines)
-        asked = [state.logprobs for state in batch.states]
-        if all(count is None for count in asked):
+        asked = batch.logprobs
+        if asked is None:
             return self._apply(batch, tokens, None)
         given = picked_logprobs(outcome, lines)
         return self._apply(batch, tokens, lambda: self._samplers.host.device_logprobs(tokens, given, asked))
+
+    def _apply_blocks(self, batch: Batch, outcome: Outcome, lines: list[int]) -> StepResult:
+        """Take block lines[i] for request i, up to the end of the longest sequence: nothing real lies beyond."""
+        tokens, width = picked_tokens(outcome, list(range(len(lines) * outcome.width))), outcome.width
+        blocks: list[list[int]] = []
+        for state, line in zip(batch.states, lines, strict=True):
+            block = tokens[line * width : (line + 1) * width]
+            if self._longest is not None:
+                block = block[: max(0, self._longest - len(state.prompt) - len(state.output))]
+            self._check_vocabulary(block)
+            self._samplers.record([state] * len(block), block, [True] * len(block))
+            blocks.append(block)
+        if self._on_block is not None:
+            self._on_block(sum(map(len, blocks)))
+        return StepResult(batch.ids, blocks)
+
+    def _check_vocabulary(self, tokens: list[int]) -> None:
+        vocab_size = self._vocab_size
+        if tokens and not (min(tokens) >= 0 and max(tokens) < vocab_size):
+            raise AdapterError(f"sampled token ids leave the vocabulary of {vocab_size}: {tokens}")
 
     def _sample_host(self, batch: Batch, logits: Any, grammar: GrammarMask | None) -> StepResult:
         """Sample row i of `logits` for batch.rows[i]."""
@@ -130,12 +171,8 @@ class Results:
 
         A failed request keeps its token here, because a step that was scheduled before the engine knew needs it.
         """
-        vocab_size = self._vocab_size
-        if tokens and not (min(tokens) >= 0 and max(tokens) < vocab_size):
-            raise AdapterError(f"sampled token ids leave the vocabulary of {vocab_size}: {tokens}")
-        for state, token, final in zip(batch.states, tokens, batch.final, strict=True):
-            if final:
-                self._samplers.record(state, token)
+        self._check_vocabulary(tokens)
+        self._samplers.record(batch.states, tokens, batch.final)
         ids = [[token] if final else [] for token, final in zip(tokens, batch.final, strict=True)]
         for request_id in failed:
             ids[batch.ids.index(request_id)] = []

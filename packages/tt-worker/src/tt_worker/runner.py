@@ -8,10 +8,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tt_worker.adapter import ModelAdapter
+from tt_worker.decoding import DecodeGroup
 from tt_worker.failure import StepFailed, StepGuard, TimeLimit
 from tt_worker.inflight import InFlight
 from tt_worker.inputs import DecodeBuffers, DecodeInputs, prefill_inputs
@@ -35,12 +33,15 @@ _DECODE = "a decode step"
 @dataclass(frozen=True, slots=True)
 class RunnerConfig:
     """alignment: multiple that first positions of a prefill are rounded down to; overlap: submit a step before the
-    last is read; scheduler_ends_failed: the engine ends a request that StepResult.failed names."""
+    last is read; scheduler_ends_failed: the engine ends a request that StepResult.failed names; longest,
+    on_block: see Results."""
 
     alignment: int = 32
     overlap: bool = True
     depth: int = 2
     scheduler_ends_failed: bool = True
+    longest: int | None = None
+    on_block: Callable[[int], None] | None = None
 
 
 class Runner:
@@ -73,11 +74,14 @@ class Runner:
             adapter.vocab_size,
             depth=config.depth,
             scheduler_ends_failed=config.scheduler_ends_failed,
+            longest=config.longest,
+            on_block=config.on_block,
         )
         self._queue = self._results.queue
         self._buffers = DecodeBuffers(rows.capacity)
         self._unsampled: deque[Callable[[GrammarMask | None], InFlight[StepResult]]] = deque()
         self._decoding: list[State] = []
+        self._group: DecodeGroup | None = None
         self._turned: Hashable = None  # the layout whose rope deltas the model has
 
     def row_of(self, request_id: str) -> int:
@@ -97,15 +101,22 @@ class Runner:
         self._tenants.change(step)
         if not step.scheduled:
             return NOTHING
-        states = self._tenants.scheduled(step)
-        prefilling = sum(state.prefilling for state in states)
-        if prefilling == len(states):
-            self._prefill(states, list(step.scheduled.values()))
-        elif prefilling == 0:
-            self._decode(states, step)
-        else:
-            ids = [state.request_id for state in states]
-            raise StepError(f"a step mixes {prefilling} prefill and {len(states) - prefilling} decode requests: {ids}")
+        asked = list(step.scheduled)
+        if self._group is None or not self._group.is_of(self._tenants.version, asked):
+            states = self._tenants.states(asked)
+            prefilling = sum(state.prefilling for state in states)
+            if 0 < prefilling < len(states):
+                raise StepError(
+                    f"a step mixes {prefilling} prefill and {len(states) - prefilling} decode requests: {asked}"
+                )
+            if prefilling:
+                self._group = None
+                self._tenants.follow(step, states)
+                self._prefill(states, list(step.scheduled.values()))
+                return None
+            self._group = DecodeGroup.of(self._tenants.version, asked, states)
+        self._tenants.follow(step, self._group.batch.states)
+        self._decode(self._group, step)
         return None
 
     def sample(self, grammar: GrammarMask | None = None) -> InFlight[StepResult] | None:
@@ -142,7 +153,7 @@ class Runner:
         ids = [state.request_id for state in states]
         rows = [state.row for state in states]
         final = [s.computed + n >= s.prefill_end for s, n in zip(states, counts, strict=True)]
-        batch = Batch(ids, states, rows, final)
+        batch = Batch.of(states, rows, final)
         placement = self._samplers.place_prefill(states, final)
         inputs = prefill_inputs(states, counts, self._pages.prefill(rows), self._config.alignment)
         self._planner.prefilled()
@@ -166,23 +177,22 @@ class Runner:
 
     # Decode
 
-    def _decode(self, states: list[State], step: StepRequest) -> None:
+    def _decode(self, group: DecodeGroup, step: StepRequest) -> None:
+        batch = group.batch
+        states, rows = batch.states, batch.rows
         if sum(step.scheduled.values()) != len(states):
             raise StepError(f"a decode step computes one token a request: {dict(step.scheduled)}")
-        # In the order of their rows, so that the logits of a full batch are sampled where they lie.
-        states = sorted(states, key=_row)
-        ids = [state.request_id for state in states]
-        rows = [state.row for state in states]
-        batch = Batch(ids, states, rows, [True] * len(ids))
         placement = self._samplers.place_decode(rows)
         on_device = placement.device
         penalised = on_device and self._samplers.device.any_penalised(rows)
         lingering = self._lingering(states) if on_device else []
-        now = self._situation([*states, *lingering], on_device=on_device)
+        everyone = group.with_others(lingering)
+        now = self._situation(everyone, on_device=on_device)
         plan = self._planner.plan(now)
         if lingering and plan.reload_inputs:
-            lingering, now = [], self._situation(states, on_device=on_device)
-        inputs = self._decode_inputs([*states, *lingering])
+            lingering, everyone = [], group
+            now = self._situation(group, on_device=on_device)
+        inputs = self._decode_inputs(everyone)
         sampling = self._samplers.device.view() if on_device else None
         if plan.reload_inputs or not self._config.overlap:
             # The host's tokens are needed, so they must all be known. Histories are looked at in no other step.
@@ -192,18 +202,17 @@ class Runner:
         self._prefills.wait()
         histories = self._samplers.histories.view() if penalised else None
         turned = now.layout == self._turned
-        deltas = None if turned else rope_list({state.row: state.rope_delta for state in [*states, *lingering]})
+        deltas = None if turned else rope_list({state.row: state.rope_delta for state in everyone.batch.states})
         submit = self._adapter.submit_decode
         outcome = self._limit.call(_DECODE, lambda: submit(inputs, sampling, plan, histories, deltas))
         self._planner.accept(now)
         self._turned = now.layout
         self._decoding = [] if lingering else states
-        for state in states:
-            state.computed += 1
+        group.advance()
         self._log.step(
             "decode",
-            requests=len(ids),
-            tokens=len(ids),
+            requests=len(rows),
+            tokens=len(rows),
             sampled="device" if on_device else "host",
             because=placement.names,
             reload=plan.reload_inputs,
@@ -227,21 +236,14 @@ class Runner:
         over = all(state.alive and state.over and self._pages.hold(state.row, state.computed) for state in gone)
         return gone if same and over else []
 
-    def _situation(self, states: list[State], *, on_device: bool) -> DecodeSituation:
+    def _situation(self, group: DecodeGroup, *, on_device: bool) -> DecodeSituation:
         return DecodeSituation(
-            layout=(self._tenants.version, frozenset([state.row for state in states])),
+            layout=(group.version, group.rows),
             pages=self._pages.versions,
             sampling=self._samplers.version,
             on_device=on_device,
         )
 
-    def _decode_inputs(self, states: list[State]) -> DecodeInputs:
-        rows = [state.row for state in states]
-        index: NDArray[np.int64] = np.array(rows, dtype=np.int64)
-        positions = np.array([state.computed for state in states], dtype=np.int32)
-        tokens, start_pos = self._buffers.fill(index, positions, None)
-        return DecodeInputs(tokens, start_pos, self._pages.decode(rows))
-
-
-def _row(state: State) -> int:
-    return state.row
+    def _decode_inputs(self, group: DecodeGroup) -> DecodeInputs:
+        tokens, start_pos = self._buffers.fill(group.index, group.positions)
+        return DecodeInputs(tokens, start_pos, self._pages.decode(group.batch.rows))

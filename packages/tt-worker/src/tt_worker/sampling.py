@@ -100,8 +100,11 @@ class RowSamplers:
         self.tally.count(placement.reasons)
         return placement
 
-    def record(self, state: RequestState[Any], token: int) -> None:
-        """A token of the request is known. A tenancy that ended keeps its own history but touches no row."""
-        state.record(token)
-        if state.penalised and state.alive:
-            self.histories.append(state.row, token)
+    def record(self, states: Sequence[RequestState[Any]], tokens: Sequence[int], final: Sequence[bool]) -> None:
+        """The tokens of a step are known; where `final` is False there is none. A tenancy that ended keeps its own
+        history but touches no row."""
+        for state, token, counts in zip(states, tokens, final, strict=True):
+            if counts:
+                state.output.append(token)
+                if state.penalised and state.alive:
+                    self.histories.append(state.row, token)

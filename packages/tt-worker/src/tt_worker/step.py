@@ -60,7 +60,7 @@ class StepResult:
     """
 
     request_ids: Sequence[str] = ()
-    token_ids: Sequence[Sequence[int]] = ()
+    token_ids: Sequence[list[int]] = ()
     late: Callable[[], Any] | None = None
     failed: Mapping[str, str] = field(default_factory=dict[str, str])
 

@@ -52,18 +52,20 @@ class Tenants:
             for request_id, blocks in step.grown.items():
                 self.pages.append(self._rows.row_of(request_id), blocks)
 
-    def scheduled(self, step: StepRequest) -> list[State]:
-        """The requests that the step computes, in its order.
+    def states(self, request_ids: Sequence[str]) -> list[State]:
+        """Requests in their rows. Raises StepError for one that was never admitted."""
+        return [self._state(request_id) for request_id in request_ids]
+
+    def follow(self, step: StepRequest, states: Sequence[State]) -> None:
+        """Before a step computes these requests.
 
         Raises:
-            StepError: one was never admitted, or is further or less far than the engine counts.
+            StepError: one is further or less far than the engine counts.
         """
-        states = [self._state(request_id) for request_id in step.scheduled]
         self._check_progress(step, states)
         if self.pages.slide:
             for state in states:
                 self.pages.advance(state.row, state.computed)
-        return states
 
     def _admit(self, admission: Admission) -> None:
         if admission.request_id in self._requests:
