@@ -412,6 +412,15 @@ CASES = {
             warn=True,
         )
     ],
+    "encoder_room": [
+        Case(
+            {"multimodal": True, "class_multimodal": True, "max_num_seqs": 8, "max_model_len": 512, "encoder_room": 512},
+            ADJUST,
+            "encoder_cache_size=512 tokens would hold back images",
+            {"encoder_room": 4096},
+            {"encoder_room": 4096},
+        )
+    ],
     "chunked_prefill_state": [
         Case(
             {"chunked_prefill": True, "supports_chunked_prefill": True, "model_class": "m:C"},
@@ -535,6 +544,7 @@ FACTS = st.fixed_dictionaries(
         "max_num_seqs": st.integers(1, 64),
         "max_model_len": st.integers(1, 200_000),
         "max_num_batched_tokens": st.integers(1, 200_000),
+        "encoder_room": st.integers(0, 200_000),
         "max_num_scheduled_tokens": st.none() | st.integers(1, 200_000),
         "long_prefill_token_threshold": st.integers(0, 4096),
         "max_logprobs": st.integers(-1, 1000),

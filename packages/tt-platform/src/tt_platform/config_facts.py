@@ -76,6 +76,7 @@ class ConfigFacts:
     long_prefill_token_threshold: int = 0
     chunked_prefill: bool = False
     chunked_multimodal: bool = False  # a multimodal input may be split over two chunks
+    encoder_room: int = 2048  # tokens of images that vLLM computes in one step, and that it keeps
     prefix_caching: bool = False
     mamba_cache_mode: str = "none"
     async_scheduling: bool = False

@@ -17,8 +17,6 @@ UNREACHED = {
     "no_ray": "vLLM imports Ray first",
     "no_encoder_decoder": "vLLM wants the tokenizer and the audio processor of the checkpoint first",
     "v1_runner_features": "the features want a draft model or CUDA first",
-    "text_only_class": "vLLM wants torchvision and the image processor of the checkpoint first",
-    "whole_multimodal_inputs": "vLLM wants torchvision and the image processor of the checkpoint first",
     "loose_json": "vLLM wants the backend's package, or its own options for it",
 }
 FULL = {
@@ -70,6 +68,9 @@ REJECTED = {
 
 # Rules that the tests below reach by the environment, or that settle a launch instead of refusing it.
 OTHERS = {
+    "text_only_class",
+    "whole_multimodal_inputs",
+    "encoder_room",
     "mesh_environment",
     "device_present",
     "v1_runner_variable",
@@ -517,3 +518,41 @@ def test_the_class_that_a_launcher_registered_is_the_one_whose_capabilities_coun
     finally:
         ModelRegistry.models.clear()
         ModelRegistry.models.update(before)
+
+
+SIGHT = {
+    "architectures": ["TTQwen2_5_VLForConditionalGeneration"],
+    "model_type": "qwen2_5_vl",
+    "text_config": {
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "vocab_size": 160,
+        "max_position_embeddings": 512,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]},
+    },
+    "vision_config": {"depth": 1, "hidden_size": 32, "num_heads": 2, "patch_size": 4, "out_hidden_size": 64},
+    "image_token_id": 150,
+    "vision_start_token_id": 152,
+}
+
+
+def test_images_of_a_class_that_takes_them_are_kept_whole_and_wait_for_nobody(configure, checkpoint):
+    config = configure(checkpoint(**SIGHT), max_num_batched_tokens=128, enable_chunked_prefill=True)
+    scheduler = config.scheduler_config
+    assert scheduler.enable_chunked_prefill
+    assert scheduler.disable_chunked_mm_input
+    assert scheduler.encoder_cache_size == scheduler.max_num_encoder_input_tokens == 8 * 512
+    assert not config.model_config.multimodal_config.language_model_only
+
+
+def test_a_multimodal_checkpoint_with_a_text_class_takes_text_only(bundle, configure, checkpoint):
+    """vLLM's own class says that it is multimodal, and needs no torchvision; the bundle's serves its text."""
+    architecture = "Idefics3ForConditionalGeneration"
+    bundle(FULL, arch=architecture, multimodal=False)
+    text = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "max_position_embeddings": 512}
+    config = configure(checkpoint(architectures=[architecture], model_type="idefics3", text_config=text))
+    assert config.model_config.multimodal_config.language_model_only
+    assert config.model_config.multimodal_config.get_limit_per_prompt("image") == 0

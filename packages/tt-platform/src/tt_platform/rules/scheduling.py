@@ -83,6 +83,20 @@ def whole_multimodal_inputs(facts: ConfigFacts) -> Finding | None:
     )
 
 
+@rule("No prompt waits for room in vLLM's encoder cache: images go to the model with their prompt, nothing is cached.")
+def encoder_room(facts: ConfigFacts) -> Finding | None:
+    needed = facts.max_num_seqs * facts.max_model_len
+    if not facts.class_multimodal or facts.encoder_room >= needed:
+        return None
+    return settle_default(
+        "encoder_cache_size",
+        facts.encoder_room,
+        f"encoder_cache_size={facts.encoder_room} tokens would hold back images, of which the worker caches nothing; "
+        f"setting it to {needed}",
+        encoder_room=needed,
+    )
+
+
 @rule("The budget of chunked prefill is logged; it is left as vLLM or the operator set it.")
 def chunked_prefill_state(facts: ConfigFacts) -> Finding | None:
     if not facts.chunked_prefill or facts.architecture is None:
@@ -135,6 +149,7 @@ RULES = (
     no_prefill_threshold,
     whole_prompt_budget,
     whole_multimodal_inputs,
+    encoder_room,
     chunked_prefill_state,
     async_scheduling,
     scheduler_class,

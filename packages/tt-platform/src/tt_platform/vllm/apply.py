@@ -66,6 +66,11 @@ def _set_text_only(vllm_config: VllmConfig, value: Any) -> None:
         multimodal.language_model_only = value
 
 
+def _set_encoder_room(vllm_config: VllmConfig, value: Any) -> None:
+    scheduler = vllm_config.scheduler_config
+    scheduler.max_num_encoder_input_tokens = scheduler.encoder_cache_size = value
+
+
 def _set_lanes(vllm_config: VllmConfig, value: Any) -> None:
     put(vllm_config, LANES, value)
 
@@ -95,6 +100,7 @@ _SETTERS: Mapping[str, Callable[[Any, Any], None]] = {
     "long_prefill_token_threshold": _field("scheduler_config", "long_prefill_token_threshold"),
     "chunked_prefill": _field("scheduler_config", "enable_chunked_prefill"),
     "chunked_multimodal": _field("scheduler_config", "disable_chunked_mm_input", inverted=True),
+    "encoder_room": _set_encoder_room,
     "async_scheduling": _field("scheduler_config", "async_scheduling"),
     "prefix_caching": _field("cache_config", "enable_prefix_caching"),
     "mamba_cache_mode": _set_mamba_cache_mode,

@@ -124,6 +124,7 @@ def _scheduling_facts(vllm_config: VllmConfig) -> dict[str, Any]:
         "long_prefill_token_threshold": scheduler.long_prefill_token_threshold,
         "chunked_prefill": bool(scheduler.enable_chunked_prefill),
         "chunked_multimodal": not scheduler.disable_chunked_mm_input,
+        "encoder_room": min(scheduler.max_num_encoder_input_tokens, scheduler.encoder_cache_size),
         "async_scheduling": bool(scheduler.async_scheduling),
         "prefix_caching": bool(cache.enable_prefix_caching),
         "mamba_cache_mode": cache.mamba_cache_mode,
