@@ -414,7 +414,13 @@ CASES = {
     ],
     "encoder_room": [
         Case(
-            {"multimodal": True, "class_multimodal": True, "max_num_seqs": 8, "max_model_len": 512, "encoder_room": 512},
+            {
+                "multimodal": True,
+                "class_multimodal": True,
+                "max_num_seqs": 8,
+                "max_model_len": 512,
+                "encoder_room": 512,
+            },
             ADJUST,
             "encoder_cache_size=512 tokens would hold back images",
             {"encoder_room": 4096},
