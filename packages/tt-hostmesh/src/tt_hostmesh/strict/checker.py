@@ -106,6 +106,7 @@ class ContractChecker:
             layer_view(where, self._limits, record, replace(view, pool=table))
             for record, table in zip(self._records, tables, strict=True)
         ]
+        check_apart(where, "1.5", [one.pool for one in views], self._buffers)
         finish()
         if self._limits.stateful:
             check_states(where, self._book, self._records[0].ledger, views[0])
@@ -138,6 +139,9 @@ class ContractChecker:
         if self._ropes is not None:
             live = np.flatnonzero(effective.positions >= 0)
             self._ropes.held = self._ropes.check(where, arguments.rope_deltas, live)
+        lanes = np.arange(self._limits.rows)[:, None] // self._limits.placement.rows_per_lane
+        pools = [np.where(table > 0, table + lanes * self._limits.num_blocks, 0) for table in effective.table]
+        check_apart(where, "1.6", pools, self._buffers)
         writes = [
             check_step(where, self._limits, record, effective.positions, table)
             for record, table in zip(self._records, effective.table, strict=True)
@@ -243,7 +247,6 @@ class ContractChecker:
         name = "page_tables_per_layer"
         tables = [int32_tensor(where, clause, name, one, shape) for one in cast("list[Any]", per_layer)]
         where.require((tables[0][: len(table)] == table).all(), clause, f"page_table is not {name}[0]")
-        check_apart(where, clause, tables, self._buffers)
         return np.stack(tables)
 
     def _check_sampling(

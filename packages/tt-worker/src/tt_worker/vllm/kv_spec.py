@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from vllm.v1.kv_cache_interface import (
@@ -9,6 +10,7 @@ from vllm.v1.kv_cache_interface import (
     FullAttentionSpec,
     KVCacheSpec,
     MLAAttentionSpec,
+    SlidingWindowSpec,
     UniformTypeKVCacheSpecs,
 )
 
@@ -41,6 +43,19 @@ def kv_cache_spec(model_class: type, vllm_config: VllmConfig) -> dict[str, KVCac
             "layer names and KVCacheSpec, or None"
         )
     return spec
+
+
+def with_margin(spec: dict[str, KVCacheSpec], tokens: int) -> dict[str, KVCacheSpec]:
+    """The same, with sliding windows that keep so many tokens more.
+
+    First positions of a prefill are rounded down: what is computed again must see all that it saw the first time.
+    """
+    return {
+        name: replace(layer, sliding_window=layer.sliding_window + tokens)
+        if isinstance(layer, SlidingWindowSpec)
+        else layer
+        for name, layer in spec.items()
+    }
 
 
 def _uniform(vllm_config: VllmConfig) -> dict[str, KVCacheSpec]:
@@ -99,7 +114,8 @@ def cache_layout(vllm_config: VllmConfig, config: KVCacheConfig) -> CacheLayout:
                 block_size=spec.block_size,
                 head_size=spec.head_size,
                 dtype=spec.dtype,
-                window=getattr(spec, "sliding_window", None),
+                # A full-attention layer with a window only computes with one: its blocks are kept.
+                window=spec.sliding_window if isinstance(spec, SlidingWindowSpec) else None,
             )
     if len(layers) == 1 and len(groups) == 1:
         one = layers[0]

@@ -31,7 +31,7 @@ from tt_worker.rows import RowTable
 from tt_worker.runner import Runner, RunnerConfig
 from tt_worker.sampling import RowSamplers
 from tt_worker.steplog import StepLog
-from tt_worker.vllm.kv_spec import bytes_per_block, cache_layout, kv_cache_spec, sliding_window
+from tt_worker.vllm.kv_spec import bytes_per_block, cache_layout, kv_cache_spec, sliding_window, with_margin
 from tt_worker.vllm.metrics import StepMetrics
 from tt_worker.vllm.translate import AsyncOutput, Translator, grammar_mask, runner_output
 from tt_worker.warmup import WarmupPlan, warm_up
@@ -126,7 +126,12 @@ class TTWorker(WorkerBase):
     # KV cache
 
     def get_kv_cache_spec(self) -> dict[str, KVCacheSpec]:
-        return kv_cache_spec(self.model_class, self.vllm_config)
+        return with_margin(kv_cache_spec(self.model_class, self.vllm_config), self._alignment - 1)
+
+    @property
+    def _alignment(self) -> int:
+        declared = self.capabilities.chunked_prefill_token_alignment
+        return alignment_of(declared, recurrent=self.model_config.is_hybrid)
 
     def get_supported_kv_cache_layouts(self) -> list[str]:
         """Asked since 0.29. The model owns its cache: the name has no effect, and no attention backend could answer."""
@@ -137,7 +142,7 @@ class TTWorker(WorkerBase):
 
     def determine_available_memory(self) -> int:
         """Bytes that make vLLM's planner arrive at the model's own block count."""
-        spec = self.get_kv_cache_spec()
+        spec = kv_cache_spec(self.model_class, self.vllm_config)
         serving = Serving(
             model_name=self.model_config.model,
             num_devices=self._mesh.get_num_devices(),
@@ -196,9 +201,7 @@ class TTWorker(WorkerBase):
         return Runner(
             RunnerConfig(
                 overlap=bool(self.scheduler_config.async_scheduling) and resident,
-                alignment=alignment_of(
-                    self.capabilities.chunked_prefill_token_alignment, recurrent=self.model_config.is_hybrid
-                ),
+                alignment=self._alignment,
                 scheduler_ends_failed=getattr(self.scheduler_config.get_scheduler_cls(), "ends_failed_requests", False),
             ),
             self.adapter,
