@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import os
 import sys
 from base64 import urlsafe_b64encode
+from dataclasses import replace
 from importlib.metadata import Distribution
 from pathlib import Path
 from types import ModuleType
@@ -40,6 +42,14 @@ def test_a_release_that_is_no_row_fails_and_says_what_to_run() -> None:
     assert finding.verdict == "fail"
     assert finding.evidence[0] == "vLLM 0.34.0 is no row of the compat matrix"
     assert "nox -s surface -- 0.34.0" in finding.do
+
+
+def test_a_release_whose_row_is_untested_fails() -> None:
+    newest = MATRIX.releases[0]
+    matrix = replace(MATRIX, releases=(replace(newest, status="untested"), *MATRIX.releases[1:]))
+    finding = cadence.judge(newest.vllm, matrix)
+    assert finding.verdict == "fail"
+    assert finding.evidence[0] == f"the row of vLLM {newest.vllm} is untested"
 
 
 def test_offline_is_said_and_is_no_pass() -> None:
@@ -128,6 +138,26 @@ def test_a_patched_function_and_a_patched_method_fail(monkeypatch: pytest.Monkey
     finding = isolation.judge(([], 0), ([], 0), (found, looked))
     assert finding.verdict == "fail"
     assert finding.evidence[0].startswith("patched at run time: ")
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+def test_a_plugin_that_puts_a_method_of_ours_into_vllm_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the process that the audit starts, with the installed vLLM: an entry point replaces a method there."""
+    (tmp_path / "patching.py").write_text(
+        "def register():\n"
+        "    from vllm import SamplingParams\n"
+        "    from vllm_tt_plugin.cli.points.scheduling import longest_streak\n"
+        "    SamplingParams.clone = longest_streak\n"
+    )
+    info = tmp_path / "patching-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: patching\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[vllm.general_plugins]\npatching = patching:register\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    finding = isolation.judge(([], 0), ([], 0), isolation.patched())
+    assert finding.verdict == "fail"
+    assert finding.evidence[0] == "patched at run time: vllm.sampling_params.SamplingParams.clone"
 
 
 # 3. Build pinning
