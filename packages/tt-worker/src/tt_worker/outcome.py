@@ -73,13 +73,13 @@ def blocks_of(value: Any, *, rows: int, width: int, label: str) -> Outcome:
 
     The scheduler reserved so many: a model that decides otherwise would lose its place. Source: tt-metal contract 1.12.
     """
-    result: Any = value[0] if isinstance(value, tuple) and value else value
-    fits = isinstance(result, torch.Tensor) and not result.is_floating_point() and result.numel() == rows * width
-    if not fits or result.shape[-1:] != (width,):
-        shape = tuple(result.shape) if isinstance(result, torch.Tensor) else type(result).__name__
-        raise AdapterError(
-            f"{label} returned {shape}: tt-metal contract 1.12 wants {width} token(s) of each of {rows} row(s)"
-        )
+    members = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,)
+    result = members[0] if members else None
+    wanted = f"tt-metal contract 1.12 wants {width} token(s) of each of {rows} row(s)"
+    if not isinstance(result, torch.Tensor):
+        raise AdapterError(f"{label} returned {type(result).__name__}: {wanted}")
+    if result.is_floating_point() or result.numel() != rows * width or result.shape[-1] != width:
+        raise AdapterError(f"{label} returned {result.dtype} {list(result.shape)}: {wanted}")
     return Outcome(result.reshape(-1), None, width=width)
 
 

@@ -31,9 +31,14 @@ def lane_count(vllm_config: VllmConfig) -> int:
     return lanes if isinstance(lanes, int) else 1
 
 
+def block_output(vllm_config: VllmConfig) -> BlockOutput:
+    """What the model class declares of its block output."""
+    return BlockOutput.from_mapping(entries(vllm_config).get(BLOCK_OUTPUT))
+
+
 def block_launch(vllm_config: VllmConfig) -> BlockLaunch | None:
     """What the launch serves when its model puts out blocks, else None."""
-    blocks = BlockOutput.from_mapping(entries(vllm_config).get(BLOCK_OUTPUT))
+    blocks = block_output(vllm_config)
     return BlockLaunch(blocks.width, vllm_config.model_config.max_model_len) if blocks.blocks else None
 
 

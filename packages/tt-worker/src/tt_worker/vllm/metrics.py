@@ -21,6 +21,12 @@ _STEPS = Counter("tt:sampled_steps", "Steps by where their tokens were sampled."
 _REASONS = Counter("tt:host_sampled_steps", "Steps sampled on the host, by reason.", ["model_name", "engine", "reason"])
 
 
+_BLOCKS = Counter("tt:block_steps", "Steps that answered with a block of tokens.", ["model_name", "engine"])
+_BLOCK_TOKENS = Counter(
+    "tt:block_tokens", "Tokens of such steps, up to the longest sequence's end.", ["model_name", "engine"]
+)
+
+
 class StepMetrics:
     """The counters of one engine."""
 
@@ -30,6 +36,13 @@ class StepMetrics:
         self._device = _STEPS.labels(**self._labels, where="device")
         self._host = _STEPS.labels(**self._labels, where="host")
         self._of: dict[Reason, Counter] = {}
+        self._blocks = _BLOCKS.labels(**self._labels)
+        self._block_tokens = _BLOCK_TOKENS.labels(**self._labels)
+
+    def count_block(self, tokens: int) -> None:
+        """One step with block output."""
+        self._blocks.inc()
+        self._block_tokens.inc(tokens)
 
     def count(self, reasons: frozenset[Reason]) -> None:
         """One step; no reasons means on the device."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,7 +13,7 @@ from tt_platform.capacity import Serving, kv_blocks, publish, rows_for, tokens_a
 from tt_platform.lifecycle import DeviceSession
 from tt_platform.options import TTOptions
 from tt_platform.runtime import Runtime, RuntimeChoice, load_runtime
-from tt_platform.vllm.additional import lane_count
+from tt_platform.vllm.additional import block_output, lane_count
 from tt_platform.vllm.models import served_model
 from tt_platform.vllm.ranks import bind_rank
 from tt_platform.vllm.shutdown import abort_requests_at_shutdown
@@ -22,6 +23,7 @@ from tt_sampling.reasons import ReasonTally
 from tt_sampling.vllm.host import HostSampling
 from tt_worker import kv
 from tt_worker.adapter import ModelAdapter, TraceMode
+from tt_worker.block_runner import BlockRunner
 from tt_worker.failure import TimeLimit
 from tt_worker.inputs import alignment_of
 from tt_worker.loading import LoadRequest, load
@@ -56,7 +58,8 @@ class TTWorker(WorkerBase):
         self.sequences = self.scheduler_config.max_num_seqs
         self.rows = self.sequences  # of the batch: more than sequences where the model knows other sizes only
         self.log = StepLog(self.options.step_log)
-        self.tally = ReasonTally(StepMetrics(self.model_config.served_model_name, self.parallel_config).count)
+        self.metrics = StepMetrics(self.model_config.served_model_name, self.parallel_config)
+        self.tally = ReasonTally(self.metrics.count)
         self.model: Any = None
         self.runner: Runner | None = None
         self._session: DeviceSession | None = None
@@ -198,9 +201,14 @@ class TTWorker(WorkerBase):
         host = HostSampling(self.vllm_config, self.rows, vocab_size, always_compat=self.options.always_compat_sampling)
         self.translator = Translator()
         resident = self.capabilities.supports_async_decode and self.trace.decode
-        return Runner(
+        blocks = block_output(self.vllm_config)
+        build = partial(BlockRunner, blocks) if blocks.blocks else Runner
+        self.adapter.prefill_width = blocks.of_prefill
+        return build(
             RunnerConfig(
                 overlap=bool(self.scheduler_config.async_scheduling) and resident,
+                longest=self.model_config.max_model_len,
+                on_block=self.metrics.count_block,
                 alignment=self._alignment,
                 scheduler_ends_failed=getattr(self.scheduler_config.get_scheduler_cls(), "ends_failed_requests", False),
             ),
