@@ -49,9 +49,8 @@ def texts() -> str:
     for path in [*ROOT.glob("packages/*/src/**/*.py"), *ROOT.glob("src/**/*.py")]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.JoinedStr):
-                found.append(
-                    "".join(str(each.value) if isinstance(each, ast.Constant) else "%" for each in node.values)
-                )
+                pieces = (each.value if isinstance(each, ast.Constant) else "%" for each in node.values)
+                found.append("".join(map(str, pieces)))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.append(node.value)
     return "\n".join(found)
