@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import fields
@@ -17,6 +18,7 @@ import pytest
 from vllm_tt_plugin.config import get_tt_config
 from vllm_tt_plugin.spec_decode import MODEL_OWNED_DRAFTER
 
+ROOT = Path(__file__).parents[1]
 NAMES = [
     ("platform", "TTPlatform"),
     ("worker", "TTWorker"),
@@ -90,6 +92,19 @@ def test_sampling_parameters_have_the_nine_fields_that_models_rebuild() -> None:
         "num_logprobs",
         "enable_log_probs",
     ]
+
+
+def test_every_module_and_file_that_the_page_for_newcomers_names_is_there() -> None:
+    page = (ROOT / "docs" / "dropin.md").read_text()
+    modules = set(re.findall(r"`((?:vllm_tt_plugin|tt_\w+)(?:\.[a-z_]+)+)", page)) - {MODEL_OWNED_DRAFTER}
+    files = re.findall(r"`((?:docs|examples|tests)/[\w./-]+)`", page)
+    assert {f"vllm_tt_plugin.{module}" for module, _ in NAMES} <= modules
+    sources = [ROOT / "src", *ROOT.glob("packages/*/src")]
+    for module in modules:
+        # A name of a module, or of something in it.
+        paths = {module.replace(".", "/"), module.rpartition(".")[0].replace(".", "/")}
+        assert any((source / f"{path}.py").exists() for source in sources for path in paths), module
+    assert [file for file in files if not (ROOT / file).exists()] == []
 
 
 def test_get_tt_config_is_the_tt_entry_of_additional_config() -> None:
