@@ -17,8 +17,10 @@ import numpy as np
 import torch
 
 from tt_sampling.parameters import RowSampling
+from tt_worker.media import Image
 
 VOCABULARY = 97
+PLACEHOLDER = 97
 BLOCK = 4
 
 
@@ -35,23 +37,49 @@ def remember(memory: int, token: int) -> int:
     return (memory * 17 + token + 3) % 10_007
 
 
-def answer(prompt: Sequence[int], max_tokens: int, window: int | None = None, *, recurrent: bool = False) -> list[int]:
-    """What a request gets when it is alone."""
-    context = list(prompt)
+def answer(
+    prompt: Sequence[int],
+    max_tokens: int,
+    window: int | None = None,
+    *,
+    recurrent: bool = False,
+    images: Sequence[Image] | None = None,
+) -> list[int]:
+    """What a request gets when it is alone. images: those of a model that sees."""
+    context = seen(prompt, [image.values["pixel_values"] for image in images or ()])
+    delta = sum(1 - (image.end - image.start) for image in images or ())
     for _ in range(max_tokens):
-        more: Sequence[int] = context[-window:] if window else ()
-        context.append(next_token(context, [*more, reduce(remember, context, 0)] if recurrent else more))
+        more = list(context[-window:]) if window else []
+        more += [reduce(remember, context, 0)] if recurrent else []
+        more += [] if images is None else [len(context) - 1 + delta]
+        context.append(next_token(context, more))
     return context[len(prompt) :]
+
+
+def seen(tokens: Sequence[int], images: Sequence[Sequence[int]]) -> list[int]:
+    """What a model that sees reads: in the place of the placeholders the values of the images."""
+    values = iter([value for image in images for value in image])
+    return [next(values) if token == PLACEHOLDER else int(token) for token in tokens]
 
 
 class LedgerModel:
     """window: None, or tokens that a second layer with blocks of its own looks back at; both lie in one buffer.
-    recurrent: a third layer has no blocks but a memory in each slot, which only a prefill at 0 begins anew."""
+    recurrent: a third layer has no blocks but a memory in each slot, which only a prefill at 0 begins anew.
+    sees: images stand for their placeholders and count one rotary position each, which every token depends on."""
 
     def __init__(
-        self, rows: int, blocks: int, *, contract: int, window: int | None = None, recurrent: bool = False
+        self,
+        rows: int,
+        blocks: int,
+        *,
+        contract: int,
+        window: int | None = None,
+        recurrent: bool = False,
+        sees: bool = False,
     ) -> None:
         self.window = window
+        self.sees = sees
+        self.deltas = [0] * rows
         self.recurrent = recurrent
         self.memory = [123] * rows
         self.remembered = [-1] * rows
@@ -83,10 +111,12 @@ class LedgerModel:
     def _begin(self, slot: int) -> None:
         self.memory[slot] = self.remembered[slot] = 0
 
-    def _next(self, tables: list[np.ndarray], row: int, slot: int, end: int) -> int:
+    def _next(self, tables: list[np.ndarray], row: int, slot: int, end: int, delta: int) -> int:
         read = [self.cache[table[row, : -(-end // BLOCK)]].reshape(-1)[:end].tolist() for table in tables]
         more = read[1][-self.window :] if self.window else []
-        return next_token(read[0], [*more, self.memory[slot]] if self.recurrent else more)
+        more += [self.memory[slot]] if self.recurrent else []
+        more += [end - 1 + delta] if self.sees else []
+        return next_token(read[0], more)
 
     def _answer(self, tokens: list[int], on_device: bool) -> torch.Tensor:
         if on_device:
@@ -99,25 +129,36 @@ class LedgerModel:
     def prefill_forward(
         self, *, tokens: Any, page_table: Any, kv_cache: Any, enable_trace: bool, prompt_lens: Any, start_pos: Any,
         empty_slots: list[int], sampling_params: Any = None, page_tables_per_layer: Any = None,
-    ) -> torch.Tensor:  # fmt: skip
+        pixel_values: Any = None, image_grid_thw: Any = None,
+    ) -> Any:  # fmt: skip
         self.sampled_on_device.append(sampling_params is not None)
         tables = self._tables(page_table, page_tables_per_layer)
         answers: list[int] = []
+        deltas: list[int] = []
+        assert (pixel_values is not None) == self.sees == (image_grid_thw is not None)
         for i, (start, end) in enumerate(zip(start_pos, prompt_lens, strict=True)):
             assert 0 <= start < end
+            mine = (pixel_values[i] if self.sees else None) or []
+            assert sum(map(len, mine)) == (tokens[i, :end] == PLACEHOLDER).sum(), "an image is cut, or not there"
+            row = seen(tokens[i, :end].tolist(), mine)
+            deltas.append(sum(1 - len(image) for image in mine))
             slot = empty_slots[i]
             if start == 0:
                 self._begin(slot)
             for position in range(start, end):
-                self._write(tables, i, slot, position, int(tokens[i, position]))
-            answers.append(self._next(tables, i, slot, int(end)))
-        return self._answer(answers, sampling_params is not None)
+                self._write(tables, i, slot, position, row[position])
+            answers.append(self._next(tables, i, slot, int(end), deltas[i]))
+        out = self._answer(answers, sampling_params is not None)
+        return (out, torch.tensor(deltas)[:, None]) if self.sees else out
 
     def decode_forward(
         self, *, tokens: Any, start_pos: Any, page_table: Any, kv_cache: Any, enable_trace: bool,
         read_from_device: bool, sampling_params: Any = None, reset_batch: bool | None = None,
-        page_tables_per_layer: Any = None, **reload: bool,
+        page_tables_per_layer: Any = None, **reload: Any,
     ) -> dict[str, Any]:  # fmt: skip
+        if self.sees:
+            deltas = reload.pop("rope_deltas_all_users")
+            self.deltas[: len(deltas or ())] = deltas or ()
         if self.decode_input_update_contract:
             assert reset_batch is None
             inputs, table = reload["reload_inputs"], reload["reload_page_table"]
@@ -137,7 +178,7 @@ class LedgerModel:
             if position < 0:
                 continue
             self._write(self.tables, row, row, position, int(self.tokens[row]))
-            answers[row] = self._next(self.tables, row, row, int(position) + 1)
+            answers[row] = self._next(self.tables, row, row, int(position) + 1, self.deltas[row])
         if sampling_params is not None:
             self.tokens = np.array(answers)
             self.positions = np.where(self.positions >= 0, self.positions + 1, -1)

@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from ledger_model import BLOCK, VOCABULARY, Argmax, LedgerModel, answer
+from ledger_model import BLOCK, PLACEHOLDER, VOCABULARY, Argmax, LedgerModel, answer
 
 from tt_sampling.parameters import RowSampling
 from tt_sampling.placement import DeviceSampler, Mode
 from tt_worker.adapter import ModelAdapter, TraceMode
 from tt_worker.failure import StepFailed
 from tt_worker.inflight import InFlight
+from tt_worker.media import Image
 from tt_worker.pages import PageTable, PageTables
 from tt_worker.reload import ReloadPlanner
 from tt_worker.rows import RowTable
@@ -50,6 +51,7 @@ class Asked:
     finished: bool = False
     lane: int = 0
     told_its_end: bool = True
+    images: list[Image] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Scenario:
     requests: int
     window: int | None = None
     recurrent: bool = False
+    sees: bool = False
 
 
 class Engine:
@@ -81,6 +84,7 @@ class Engine:
             contract=scenario.contract,
             window=scenario.window,
             recurrent=scenario.recurrent,
+            sees=scenario.sees,
         )
         adapter = ModelAdapter(
             self.model,
@@ -88,6 +92,8 @@ class Engine:
             vocab_size=VOCABULARY,
             trace=TraceMode.of("all"),
             event_synchronize=lambda event: None,
+            multimodal=scenario.sees,
+            mrope=scenario.sees,
         )
         windows = [None] if scenario.window is None else [None, scenario.window]
         adapter.layer_groups = tuple(range(len(windows)))
@@ -114,8 +120,24 @@ class Engine:
         rng = self.random
         host = rng.random() < 0.25
         prompt = [rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 22))]
+        images = [self.place_image(prompt) for _ in range(rng.randrange(3))] if self.s.sees else []
+        images.sort(key=lambda image: image.start)
         sampling = RowSampling(temperature=0, logit_bias={1: 0.0} if host else {})
-        return Asked(f"r{number}", prompt, rng.randint(1, 12), sampling, told_its_end=rng.random() < 0.7)
+        told = rng.random() < 0.7
+        return Asked(f"r{number}", prompt, rng.randint(1, 12), sampling, told_its_end=told, images=images)
+
+    def place_image(self, prompt: list[int]) -> Image:
+        """Up to three tokens of the prompt become the placeholders of an image, apart from those of another."""
+        rng = self.random
+        length = rng.randint(1, min(3, len(prompt)))
+        places = [i for i in range(len(prompt) - length + 1) if PLACEHOLDER not in prompt[i : i + length]]
+        if not places:
+            prompt.append(0)
+            places, length = [len(prompt) - 1], 1
+        start = rng.choice(places)
+        prompt[start : start + length] = [PLACEHOLDER] * length
+        values = [rng.randrange(200, 300) for _ in range(length)]
+        return Image(start, start + length, {"pixel_values": values, "image_grid_thw": length})
 
     def run(self) -> None:
         for _ in range(4000):
@@ -163,7 +185,7 @@ class Engine:
     def schedule_prefill(self, leaving: list[str]) -> StepRequest:
         budget, scheduled, computed, grown, admissions = self.s.budget, {}, {}, {}, []
         for r in [r for r in self.running if self.prefilling(r)]:
-            count = min(budget, r.target - r.computed)
+            count = self.whole(r, r.computed, min(budget, r.target - r.computed))
             new = self.grow(r, r.computed + count)
             if count < 1 or new is None:
                 continue
@@ -182,12 +204,22 @@ class Engine:
             if in_lane >= self.ROWS // self.s.lanes:
                 continue
             r.computed, r.target = 0, len(r.prompt) + len(r.output)
-            count = min(budget, r.target)
-            if self.grow(r, count) is None:
+            count = self.whole(r, 0, min(budget, r.target))
+            if count < 1 or self.grow(r, count) is None:
                 continue
             ends_at = len(r.prompt) + r.max_tokens if r.told_its_end else None
             admissions.append(
-                Admission(r.name, r.prompt, list(r.output), 0, self.table_of(r), r.sampling, r.lane, ends_at=ends_at)
+                Admission(
+                    r.name,
+                    r.prompt,
+                    list(r.output),
+                    0,
+                    self.table_of(r),
+                    r.sampling,
+                    r.lane,
+                    ends_at=ends_at,
+                    images=tuple(r.images),
+                )
             )
             scheduled[r.name] = count
             r.computed, r.running = count, True
@@ -196,6 +228,11 @@ class Engine:
             self.waiting.remove(r)
             self.running.append(r)
         return StepRequest(leaving, admissions, computed, grown, scheduled)
+
+    def whole(self, r: Asked, start: int, count: int) -> int:
+        """Of `count` tokens, those that end inside no image."""
+        cut = next((image for image in r.images if image.start < start + count < image.end), None)
+        return count if cut is None else max(0, cut.start - start)
 
     def schedule_decode(self, leaving: list[str], rows: list[Asked]) -> StepRequest:
         scheduled, computed, grown = {}, {}, {}
@@ -301,6 +338,7 @@ SCENARIOS = st.builds(
     requests=st.integers(1, 9),
     window=st.sampled_from([None, None, 3, 9]),
     recurrent=st.sampled_from([False, False, True]),
+    sees=st.sampled_from([False, False, True]),
 )
 
 
@@ -313,7 +351,10 @@ def test_every_request_gets_the_tokens_it_gets_alone(scenario: Scenario) -> None
     engine = Engine(scenario)
     engine.run()
     for request in engine.everyone:
-        expected = answer(request.prompt, request.max_tokens, scenario.window, recurrent=scenario.recurrent)
+        images = request.images if scenario.sees else None
+        expected = answer(
+            request.prompt, request.max_tokens, scenario.window, recurrent=scenario.recurrent, images=images
+        )
         if request.name in engine.aborted:
             expected = expected[: len(request.output)]
         assert request.output == expected, request.name
