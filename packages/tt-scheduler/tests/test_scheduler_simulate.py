@@ -39,6 +39,14 @@ def test_the_cost_of_a_step() -> None:
     assert CostModel(1, 0, 0, 2, 1000, overhead_ms=3).step_ms(Phase.PREFILL, 10, 1, 0) == pytest.approx(15)
 
 
+@pytest.mark.parametrize(("overlapped", "paid"), [(True, 2), (False, 3)])
+def test_the_engines_own_time_is_hidden_by_a_decode_step_that_follows_another(overlapped: bool, paid: int) -> None:
+    """Three tokens: a prefill, a decode step after it, and a steady one. Fails when a steady step pays, too."""
+    cost = CostModel(10, 0, 0, 20, 1000, overhead_ms=3)
+    run = Scenario("default").run([Arrival(0.0, 100, 3)], cost, EngineSize(rows=1, kv_tokens=4096), overlapped)
+    assert run.served[0].tokens[-1] == pytest.approx((120 + 2 * 10 + paid * 3) / 1e3)
+
+
 @pytest.mark.parametrize(
     ("preset", "users", "tokens_per_s"),
     [

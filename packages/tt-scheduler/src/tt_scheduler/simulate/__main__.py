@@ -24,7 +24,12 @@ from tt_scheduler.simulate.workload import Arrival, poisson, read_trace
 def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(prog="python -m tt_scheduler.simulate", description=__doc__)
     p.add_argument("--device", choices=sorted(PRESETS), default="llama-8b-t3k", help="model and machine")
-    p.add_argument("--overhead-ms", type=float, default=0.0, help="the engine's own time between two steps")
+    p.add_argument(
+        "--overhead-ms",
+        type=float,
+        default=0.0,
+        help="the engine's own time between two steps where the device waits for it",
+    )
     source = p.add_mutually_exclusive_group(required=True)
     source.add_argument("--trace", type=Path, help="CSV with TIMESTAMP,ContextTokens,GeneratedTokens")
     source.add_argument("--poisson", type=float, metavar="RATE", help="random arrivals, requests a second")

@@ -15,7 +15,7 @@ class CostModel:
     per_context_us:              each token of KV cache that a decode step reads, microseconds
     prefill_floor_ms:            fixed part of a prefill step
     prefill_tokens_per_s:        marginal rate of a prefill step
-    overhead_ms:                 the engine's own time between two steps
+    overhead_ms:                 the engine's own time between two steps, where the device waits for it
     """
 
     first_user_ms: float
@@ -40,10 +40,10 @@ class CostModel:
         """Duration of a prefill step in milliseconds."""
         return self.prefill_floor_ms + tokens / self.prefill_tokens_per_s * 1e3
 
-    def step_ms(self, phase: Phase, tokens: int, users: int, context: int) -> float:
-        """Duration of a step in milliseconds, the engine's own time included."""
+    def step_ms(self, phase: Phase, tokens: int, users: int, context: int, *, hidden: bool = False) -> float:
+        """Duration of a step in milliseconds, the engine's own time included unless the step before it hides that."""
         work = self.prefill_ms(tokens) if phase is Phase.PREFILL else self.decode_ms(users, context)
-        return work + self.overhead_ms
+        return work if hidden else work + self.overhead_ms
 
 
 # Source: tt-metal contract 4.2, the fit to published figures of one user with a short and with a 64k prompt and of 32

@@ -61,7 +61,8 @@ class Run:
 class Simulation:
     """One workload on one engine and one device.
 
-    overlapped:  the engine decides a step when the one before it starts, as with asynchronous scheduling
+    overlapped:  the engine decides a step when the one before it starts, as with asynchronous scheduling, and a decode
+                 step that follows another is submitted before that one ends, so the engine's own time is hidden
     progress:    called with the share of requests that have arrived, about a hundred times
     """
 
@@ -113,7 +114,9 @@ class Simulation:
 
     def _start(self, scheduled: Scheduled, now: float) -> tuple[Scheduled, float]:
         step = scheduled.step
-        ms = self._cost.step_ms(step.phase, step.tokens, scheduled.users, scheduled.context)
+        steady = bool(self._run.steps) and step.phase is self._run.steps[-1].phase is Phase.DECODE
+        hidden = self._overlapped and steady
+        ms = self._cost.step_ms(step.phase, step.tokens, scheduled.users, scheduled.context, hidden=hidden)
         running = sum(len(lane.running) for lane in self._engine.lanes)
         waiting = sum(len(lane.waiting) for lane in self._engine.lanes)
         self._run.steps.append(
