@@ -26,12 +26,16 @@ class Recorded:
     source:    sections of the tt-metal contract
     methods:   signature of each method, beyond or instead of BASE
     groups:    KV cache groups its models have
+    images:    the class takes images
+    mrope:     rotary positions in three axes: a prefill answers with deltas, a decode takes them
     """
 
     source: str
     methods: dict[str, str] = field(default_factory=dict[str, str])
     contract: int = 0
     groups: int = 1
+    images: bool = False
+    mrope: bool = False
 
 
 BASE = {
@@ -79,10 +83,23 @@ FAMILIES = {
             "prefill_forward": f"{COMMON_PREFILL}, **kwargs",
             "decode_forward": f"{COMMON_DECODE}, sampling_params=None, reset_batch=False, **kwargs",
         },
+        images=True,
+        mrope=True,
     ),
+    "Qwen3-VL": Recorded(
+        "1.2, 1.9",
+        {
+            "prefill_forward": f"{COMMON_PREFILL}, **kwargs",
+            "decode_forward": f"{COMMON_DECODE}, sampling_params=None, reset_batch=False, **kwargs",
+        },
+        images=True,
+        mrope=True,
+    ),
+    "Gemma3": Recorded("1.2, 1.9: what it does not know goes on to its model", images=True),
     "Mistral3": Recorded(
-        "1.5: takes and ignores start_pos, empty_slots and sampling_params",
+        "1.5: takes and ignores start_pos, empty_slots and sampling_params; reads images, not pixel_values",
         {"prefill_forward": f"{COMMON_PREFILL}, images=None, **kwargs"},
+        images=True,
     ),
     "Qwen3.6": Recorded(
         "1.2, 1.5, 1.9: stateful",
@@ -94,6 +111,8 @@ FAMILIES = {
             "note_state_slots_moved": "moves",
         },
         contract=1,
+        images=True,
+        mrope=True,
     ),
     "resident Qwen3.6": Recorded(
         "1.6, 1.12: all four reload commands always, never reset_batch",

@@ -22,6 +22,7 @@ from tt_worker import kv
 from tt_worker.adapter import ModelAdapter, TraceMode
 from tt_worker.inputs import DecodeInputs, PrefillInputs
 from tt_worker.loading import LoadRequest, load
+from tt_worker.media import Image
 from tt_worker.reload import ReloadPlan
 from tt_worker.warmup import WarmupPlan, warm_up
 
@@ -55,14 +56,15 @@ def answer(name: str, given: dict[str, Any]) -> Any:
     return 4096 if name == "get_max_tokens_all_users" else object()
 
 
-def method(name: str, text: str, calls: Calls) -> Callable[..., Any]:
+def method(name: str, text: str, calls: Calls, *, mrope: bool = False) -> Callable[..., Any]:
     signature = signature_of(text)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         calls.append((name, dict(bound.arguments)))
-        return answer(name, bound.arguments)
+        given = answer(name, bound.arguments)
+        return (given, torch.zeros(ROWS, 1)) if mrope and name == "prefill_forward" else given
 
     call.__signature__ = signature  # type: ignore[attr-defined]
     return call
@@ -70,7 +72,9 @@ def method(name: str, text: str, calls: Calls) -> Callable[..., Any]:
 
 def family_class(family: str, calls: Calls) -> type:
     """A class whose methods have the recorded signatures, bind every call to them, and answer in the right shape."""
-    methods = {name: staticmethod(method(name, text, calls)) for name, text in recorded.signatures(family).items()}
+    mrope = recorded.FAMILIES[family].mrope
+    known = recorded.signatures(family).items()
+    methods = {name: staticmethod(method(name, text, calls, mrope=mrope)) for name, text in known}
     load_model = methods["initialize_vllm_model"].__func__
 
     def construct(*args: Any, **kwargs: Any) -> Any:
@@ -90,9 +94,15 @@ def family(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def adapter_of(model: Any, groups: int) -> ModelAdapter:
+def adapter_of(model: Any, groups: int, family: str = "") -> ModelAdapter:
     built = ModelAdapter(
-        model, rows=ROWS, vocab_size=VOCABULARY, trace=TraceMode.of("all"), event_synchronize=lambda event: None
+        model,
+        rows=ROWS,
+        vocab_size=VOCABULARY,
+        trace=TraceMode.of("all"),
+        event_synchronize=lambda event: None,
+        multimodal=bool(family) and recorded.FAMILIES[family].images,
+        mrope=bool(family) and recorded.FAMILIES[family].mrope,
     )
     built.layer_groups = tuple(range(groups))
     return built
@@ -148,11 +158,18 @@ def test_allocation_and_warm_up_bind(family: str) -> None:
 @pytest.mark.parametrize("on_device", [True, False])
 def test_prefill_binds(family: str, on_device: bool) -> None:
     groups = recorded.FAMILIES[family].groups
-    built = adapter_of(family_class(family, [])(), groups)
+    calls: Calls = []
+    built = adapter_of(family_class(family, calls)(), groups, family)
     ends = np.array([4, 2], np.int64)
-    inputs = PrefillInputs(np.ones((2, 4), np.int32), tables(2, groups), np.zeros(2, np.int32), ends, [1, 3])
+    images = [(Image(1, 3, {"pixel_values": "pixels", "image_grid_thw": "grid"}),), ()]
+    inputs = PrefillInputs(np.ones((2, 4), np.int32), tables(2, groups), np.zeros(2, np.int32), ends, [1, 3], images)
     outcome = built.prefill(inputs, DeviceParams(ROWS, VOCABULARY).packed([1, 3]) if on_device else None)
     assert (outcome.tokens is not None) == on_device
+    assert outcome.rope_deltas == ([0, 0] if recorded.FAMILIES[family].mrope else None)
+    given = [{**call, **call.get("kwargs", {})}.get("pixel_values") for _, call in calls]
+    assert [row for rows in given for row in rows or ()] == (
+        [["pixels"], None] if recorded.FAMILIES[family].images else []
+    )
 
 
 @pytest.mark.parametrize("plan", PLANS)
@@ -162,7 +179,7 @@ def test_decode_and_read_back_bind(family: str, on_device: bool, penalised: bool
     """Under v1 all four commands, under the legacy protocol reset_batch where the device samples, never both."""
     calls: Calls = []
     groups = recorded.FAMILIES[family].groups
-    built = adapter_of(family_class(family, calls)(), groups)
+    built = adapter_of(family_class(family, calls)(), groups, family)
     inputs = DecodeInputs(np.zeros((ROWS, 1), np.int32), np.full(ROWS, -1, np.int32), tables(ROWS, groups))
     history = np.full((ROWS, 5), -1, np.int32)
     outcome = built.submit_decode(
@@ -170,6 +187,7 @@ def test_decode_and_read_back_bind(family: str, on_device: bool, penalised: bool
         DeviceParams(ROWS, VOCABULARY).view() if on_device else None,
         PLANS[plan],
         (history, history) if penalised else None,
+        [0, 5],
     )()
     assert (outcome.tokens is not None) == on_device
     assert [name for name, _ in calls] == ["decode_forward", "read_decode_output", "process_decode_output_host"]
@@ -178,6 +196,7 @@ def test_decode_and_read_back_bind(family: str, on_device: bool, penalised: bool
     commands = [name for name in recorded.RELOAD.split(", ") if name in given]
     assert len(commands) == (4 if v1 else 0)
     assert not (v1 and "reset_batch" in given)
+    assert given.get("rope_deltas_all_users") == ([0, 5] if recorded.FAMILIES[family].mrope else None)
 
 
 def test_leaving_and_the_end_bind(family: str) -> None:
