@@ -85,10 +85,11 @@ def blocks_of(value: Any, *, rows: int, width: int, label: str) -> Outcome:
 
 def with_rope_deltas(value: Any, *, rows: int, vocab_size: int, label: str) -> Outcome:
     """A prefill result with the rope deltas behind it, one element a row whatever their shape (contract 1.5)."""
+    kind: str = type(value).__name__
     members = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else ()
     if len(members) != 2 or members[1] is None or len(members[1]) < rows:
         raise AdapterError(
-            f"{label} returned {type(value).__name__}: with M-RoPE, tt-metal contract 1.5 wants a pair of the result "
+            f"{label} returned {kind}: with M-RoPE, tt-metal contract 1.5 wants a pair of the result "
             f"and the rope deltas of {rows} rows"
         )
     outcome = outcome_of(members[0], rows=rows, vocab_size=vocab_size, label=label)
