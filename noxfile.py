@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import nox
@@ -14,6 +16,7 @@ ROOT = Path(__file__).parent
 BIN = Path(sys.executable).parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tools")]
 
+import matrix  # noqa: E402
 import pythons  # noqa: E402
 
 from vllm_tt_plugin import compat  # noqa: E402
@@ -32,10 +35,16 @@ SERVER_SUITE = "tests/tt"
 ELSEWHERE = [f"--ignore={path}" for path in (*WHEELS, REAL_TTNN, SERVER_SUITE)]
 
 
-def pytest(session: nox.Session, name: str, *arguments: str, python: str = sys.executable, **environ: str) -> None:
-    session.run(
-        python, "-m", "pytest", "-q", f"--junit-xml={RESULTS / name}.xml", *arguments, external=True, env=environ
-    )
+def pytest(
+    session: nox.Session,
+    name: str,
+    *arguments: str,
+    python: str = sys.executable,
+    success_codes: Sequence[int] = (0,),
+    **environ: str,
+) -> None:
+    command = [python, "-m", "pytest", "-q", f"--junit-xml={RESULTS / name}.xml", *arguments]
+    session.run(*command, external=True, env=environ, success_codes=success_codes)
 
 
 # Most of the time goes to processes that import vLLM on one core: files run side by side, a file's tests in order.
@@ -44,10 +53,18 @@ def pytest(session: nox.Session, name: str, *arguments: str, python: str = sys.e
 WORKERS = ("-n", "auto", "--maxprocesses", "4", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
-def both_platforms(session: nox.Session, version: str, *arguments: str, python: str = sys.executable) -> None:
+def both_platforms(
+    session: nox.Session,
+    version: str,
+    *arguments: str,
+    python: str = sys.executable,
+    success_codes: Sequence[int] = (0,),
+) -> None:
     """vLLM has one platform a process: all tests run on ours, but for those of the scheduler, which need none."""
-    pytest(session, f"vllm-{version}", *WORKERS, f"--ignore={SCHEDULER}", *arguments, python=python)
-    pytest(session, f"scheduler-{version}", *WORKERS, SCHEDULER, *arguments, python=python, TT_RUNTIME="auto")
+    ours, none = (f"{suite}-{version}" for suite in ("vllm", "scheduler"))
+    codes = success_codes
+    pytest(session, ours, *WORKERS, f"--ignore={SCHEDULER}", *arguments, python=python, success_codes=codes)
+    pytest(session, none, *WORKERS, SCHEDULER, *arguments, python=python, success_codes=codes, TT_RUNTIME="auto")
 
 
 @nox.session
@@ -113,12 +130,29 @@ def row(session: nox.Session, version: str) -> str:
 
 
 @nox.session(name="compat")
-def other_rows(session: nox.Session) -> None:
-    """What touches vLLM, on other rows: the oldest by default, `all`, or the ones named."""
-    named = session.posargs or MATRIX.versions[-1:]
+def compat_rows(session: nox.Session) -> None:
+    """What touches vLLM, row by row: the newest and the oldest, `-- all`, or the ones named. Keeps the results."""
+    named = session.posargs or [MATRIX.versions[0], MATRIX.versions[-1]]
+    versions = MATRIX.versions if "all" in named else tuple(MATRIX.row(name).vllm for name in named)
+    lines = [one_row(session, version) for version in versions]
+    session.log("The compat matrix:\n" + "\n".join(lines))
+    if red := [version for version in versions if not matrix.load()[version].green]:
+        session.error(f"not green: {', '.join(red)}")
+
+
+def one_row(session: nox.Session, version: str) -> str:
+    """Make a row's environment, run its tests, keep the result. A failure does not keep other rows from running."""
+    begin = time.monotonic()
+    reports = [RESULTS / f"{suite}-{version}.xml" for suite in ("vllm", "scheduler")]
+    for report in reports:
+        report.unlink(missing_ok=True)
     selected = f"(vllm or engine) and {ON_EVERY_ROW}"
-    for version in MATRIX.versions if "all" in named else named:
-        both_platforms(session, version, "-m", selected, *ELSEWHERE, python=row(session, version))
+    both_platforms(session, version, "-m", selected, *ELSEWHERE, python=row(session, version), success_codes=(0, 1))
+    result = matrix.result_of(reports, time.monotonic() - begin)
+    matrix.save({**matrix.load(), version: result}, MATRIX.versions)
+    line = f"vLLM {version}: {result}"
+    session.log(line)
+    return line
 
 
 @nox.session

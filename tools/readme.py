@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
+import matrix  # noqa: E402
+
 from vllm_tt_plugin import compat  # noqa: E402
 
 
-def matrix_table(matrix: compat.Matrix) -> str:
+def matrix_table(rows: compat.Matrix, results: Mapping[str, matrix.Result]) -> str:
     """The support matrix in markdown, newest release first."""
-    lines = ["| vLLM | Python | torch | transformers | status | notes |", "|---|---|---|---|---|---|"]
-    for release in matrix.releases:
-        name = f"**{release.vllm}** (default)" if release == matrix.default else release.vllm
-        cells = (name, f"`{release.python}`", release.torch, f"`{release.transformers}`", release.status, release.notes)
+    lines = ["| vLLM | Python | torch | transformers | status | tests on it | notes |", "|---|---|---|---|---|---|---|"]
+    for release in rows.releases:
+        name = f"**{release.vllm}** (default)" if release == rows.default else release.vllm
+        said = str(results.get(release.vllm, ""))
+        versions = (f"`{release.python}`", release.torch, f"`{release.transformers}`")
+        cells = (name, *versions, release.status, said, release.notes)
         lines.append(f"| {' | '.join(cells)} |".replace("  |", " |"))
     return "\n".join(lines)
 
@@ -32,7 +37,7 @@ def with_block(text: str, name: str, content: str) -> str:
 
 
 def rendered(text: str) -> str:
-    return with_block(text, "compat matrix", matrix_table(compat.load()))
+    return with_block(text, "compat matrix", matrix_table(compat.load(), matrix.load()))
 
 
 if __name__ == "__main__":
