@@ -82,6 +82,11 @@ class Refused:
     request: Asked | None = None
 
 
+def turned_off(rule: str, says: str) -> Refused:
+    """What the usual run asks for, and this rule turns off."""
+    return Refused(rule, says, how="turned off")
+
+
 @dataclass(frozen=True)
 class NotApplicable:
     """The feature has no meaning for this family."""

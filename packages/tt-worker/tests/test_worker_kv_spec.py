@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from vllm.v1.kv_cache_interface import (
     UniformTypeKVCacheSpecs,
 )
 
-from tt_worker.vllm.kv_spec import cache_layout, sliding_window, with_margin
+from tt_worker.vllm.kv_spec import cache_layout, kv_cache_spec, sliding_window, with_margin
 
 pytestmark = pytest.mark.vllm
 
@@ -70,3 +71,14 @@ def test_W10_sliding_windows_keep_what_is_computed_again() -> None:
     assert kept[name(0)] == SlidingWindowSpec(sliding_window=543, **COMMON)
     assert kept[name(1)] is FULL
     assert sliding_window({name(0): SLIDING, name(1): FULL}) == 512
+
+
+def test_a_model_with_a_latent_cache_and_no_hook_has_one_head() -> None:
+    """Its configuration counts the heads that the latent is unfolded into."""
+    model = SimpleNamespace(
+        use_mla=True, get_total_num_kv_heads=lambda: 128, get_head_size=lambda: 576, dtype=torch.bfloat16
+    )
+    config: Any = SimpleNamespace(model_config=model, cache_config=SimpleNamespace(block_size=64))
+    (spec,) = kv_cache_spec(object, config).values()
+    assert isinstance(spec, MLAAttentionSpec)
+    assert (spec.num_kv_heads, spec.head_size) == (1, 576)

@@ -34,7 +34,10 @@ class PrefillRow:
 
 
 class Compute(Protocol):
-    """The arithmetic of one model. Called in the device thread only, in the order of submission."""
+    """The arithmetic of one model. Called in the device thread only, in the order of submission.
+
+    A model whose sampler answers the best candidates' logprobs has `top_logprobs`, their number.
+    """
 
     vocab_size: int
     num_kv_heads: int
@@ -44,7 +47,7 @@ class Compute(Protocol):
         ...
 
     def prefill(self, rows: Sequence[PrefillRow]) -> Logits:
-        """Logits of each row's last position."""
+        """Logits of each row's last position; or of all, [n, s, vocab], the last one repeated behind a row's end."""
         ...
 
     def decode(self, tokens: Tensor, positions: Tensor, blocks: Tensor) -> Logits:

@@ -12,7 +12,7 @@ from tt_hostmesh.adapter.decode import DecodeCall
 from tt_hostmesh.adapter.images import ImageCompute
 from tt_hostmesh.adapter.lanes import Placement
 from tt_hostmesh.adapter.protocol import DecodeProtocol, stage
-from tt_hostmesh.adapter.readback import Result
+from tt_hostmesh.adapter.readback import Logprobs, Result
 from tt_hostmesh.adapter.resident import Resident
 from tt_hostmesh.errors import HostMeshError
 from tt_hostmesh.peaks import Peaks
@@ -40,6 +40,7 @@ class DeviceSide:
         self._state = compute if isinstance(compute, StatefulCompute) else None
         self._sight = compute if isinstance(compute, ImageCompute) else None
         self._by_layer = compute if isinstance(compute, PerLayerCompute) else None
+        self._top_logprobs: int = getattr(compute, "top_logprobs", 0)
         self._resident = Resident(placement.max_batch_size)
         self._generator = torch.Generator()
         self._generator.seed()
@@ -83,16 +84,19 @@ class DeviceSide:
         self._resident.clear()
 
     def prefill(self, call: PrefillCall) -> Any:
-        """Logits float32 [n, 1, vocab], or (tokens int64 [n, 1], logprobs float32 [n]); a model that sees puts its
-        rope deltas, int64 [n, 1], behind either."""
+        """Logits float32 [n, 1, vocab], or [n, s, vocab] of a model that answers all positions, or (tokens int64
+        [n, 1], logprobs); a model that sees puts its rope deltas, int64 [n, 1], behind either."""
         out = self._prefill(call)
         return out if self._sight is None else (out, self._sight.rope_deltas(call.rows))
 
-    def _prefill(self, call: PrefillCall) -> Tensor | tuple[Tensor, Tensor]:
+    def _prefill(self, call: PrefillCall) -> Any:
         logits = self.compute.prefill(call.rows)
         self._resident.forget_rows(call.slots)
         if call.sampling is None:
-            return (logits.dense() if isinstance(logits, Peaks) else logits)[:, None]
+            dense = logits.dense() if isinstance(logits, Peaks) else logits
+            return dense if dense.dim() == 3 else dense[:, None]
+        if not isinstance(logits, Peaks) and logits.dim() == 3:
+            logits = logits[:, -1]
         table = call.sampling.table()
         counts = self._prompt_counts(call.rows) if table.penalised else None
         ends = torch.tensor([len(row.tokens) for row in call.rows])
@@ -100,7 +104,10 @@ class DeviceSide:
         return sampled[:, None], logprobs
 
     def decode(self, call: DecodeCall) -> Result:
-        """(tokens int32 [B], logprobs float32 [B]) or (logits float32 [B, 1, vocab], None); padding rows are 0."""
+        """(tokens int32 [B], logprobs) or (logits float32 [B, 1, vocab], None); padding rows are 0.
+
+        logprobs: float32 [B], or where a row asked and the model has them, its best as (float32 [B, m], int32 [B, m]).
+        """
         state = self._resident
         stage(self._protocol, state, call, self.compute.vocab_size)
         if call.rope_deltas is not None:
@@ -141,19 +148,27 @@ class DeviceSide:
         if state.counts is not None:
             state.counts.add(live, sampled)
         state.advance(live, sampled)
+        tokens = _spread(sampled.int(), live, state.rows)
+        if isinstance(logprobs, tuple):
+            values, ids = logprobs
+            return tokens, (_spread(values, live, state.rows), _spread(ids, live, state.rows))
         out = torch.ones(state.rows)
         out[live] = logprobs
-        return _spread(sampled.int(), live, state.rows), out
+        return tokens, out
 
     def _draw(
         self, logits: Logits, table: SamplingTable, positions: Tensor, counts: TokenCounts | None, rows: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Logprobs]:
         """Tokens and logprobs; `rows`: those of `counts` that the logits belong to, in order."""
         if isinstance(logits, Peaks):
             some = None if counts is None else counts.at(rows, logits.ids)
             return logits.sample(table, positions, some, self._generator)
         some = None if counts is None else counts.take(rows)
-        return sample(logits, table, positions, some, self._generator)
+        sampled, logprobs = sample(logits, table, positions, some, self._generator)
+        if self._top_logprobs and table.logprobs.any():
+            best = logits.log_softmax(-1).topk(min(self._top_logprobs, logits.shape[-1]), -1)
+            return sampled, (best.values, best.indices.int())
+        return sampled, logprobs
 
     def _nothing(self, sampled: bool) -> Result:
         rows = self._resident.rows

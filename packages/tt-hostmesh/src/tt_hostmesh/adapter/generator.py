@@ -303,5 +303,6 @@ def _checker(model: str, compute: Compute, placement: Placement, protocol: Decod
         placement,
         stateful=isinstance(compute, StatefulCompute),
         placeholder=compute.placeholder if isinstance(compute, ImageCompute) else None,
+        top_logprobs=getattr(compute, "top_logprobs", 0),
     )
     return ContractChecker(limits)

@@ -6,8 +6,11 @@ from torch import Tensor
 
 from tt_hostmesh.timeline import HostEvent
 
-Result = tuple[Tensor, Tensor | None]
-"""(tokens [B] or logits [B, 1, V], logprobs [B] or None)"""
+Logprobs = Tensor | tuple[Tensor, Tensor]
+"""Of the sampled tokens, float32 [B]; or of the best candidates, float32 [B, m], with their ids, int32 [B, m]."""
+
+Result = tuple[Tensor, Logprobs | None]
+"""(tokens [B] or logits [B, 1, V], logprobs or None)"""
 
 
 @dataclass(eq=False, slots=True)

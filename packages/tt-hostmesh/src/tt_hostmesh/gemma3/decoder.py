@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tt_hostmesh.layers.attention import attend
+from tt_hostmesh.layers.attention import attend, seen_heads
 from tt_hostmesh.layers.rotary import Rotary
 from tt_hostmesh.layers.step import Step
 from tt_hostmesh.llama.linear import Linear
@@ -81,10 +81,9 @@ class Gemma3Decoder:
         heads = (*normed.shape[:2], -1, self._head_dim)
         query = self._normed(layer.query(normed).view(heads), layer.query_norm)
         key = self._normed(layer.key(normed).view(heads), layer.key_norm)
-        kept = torch.cat([layer.rotary.turn(key, step.positions).flatten(2), layer.value(normed)], -1)
-        seen = step.exchange(index, kept)
-        keys, values = seen.view(*seen.shape[:2], 2, self.num_kv_heads, self._head_dim).unbind(2)
         turned = layer.rotary.turn(query, step.positions)
+        key = layer.rotary.turn(key, step.positions)
+        keys, values = seen_heads(step, index, key, layer.value(normed).view(heads))
         return layer.output(attend(turned, keys, values, step.mask(layer.window), self._scale))
 
     def _normed(self, hidden: Tensor, weight: Tensor) -> Tensor:

@@ -10,7 +10,8 @@ from tt_hostmesh.llama.weights import Checkpoint
 class Gemma3ForCausalLM(LayeredGenerator):
     """Gemma 3 checkpoints from a local Hugging Face directory, float32, any lane count the mesh allows.
 
-    Text only: of a checkpoint with a vision tower (Gemma3ForConditionalGeneration) the language model is served.
+    More than tt-metal's class can: it takes chunks and cached prefixes. Text only: of a checkpoint with a vision tower
+    (Gemma3ForConditionalGeneration) the language model is served.
     """
 
     @classmethod

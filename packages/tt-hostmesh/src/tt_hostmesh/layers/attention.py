@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from tt_hostmesh.layers.step import Step
+
 
 def attend(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: float, sinks: Tensor | None = None
@@ -20,3 +22,10 @@ def attend(
         logits = torch.cat([logits, sink], -1)
     weights = logits.softmax(-1)[..., : key.shape[2]]
     return (weights @ value).transpose(1, 2).flatten(2)
+
+
+def seen_heads(step: Step, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """Keep this step's keys and values, [n, q, kv heads, d] each; gives all that its rows see, [n, c, kv heads, d]."""
+    seen = step.exchange(layer, torch.cat([key, value], 2).flatten(2))
+    keys, values = seen.view(*seen.shape[:2], 2, *key.shape[2:]).unbind(2)
+    return keys, values

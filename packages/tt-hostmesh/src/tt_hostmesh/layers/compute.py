@@ -33,9 +33,15 @@ class Decoder(Protocol):
 
 
 class LayeredCompute:
-    """See adapter.compute.Compute; page tables are int64 [layers, ...] in every call."""
+    """See adapter.compute.Compute; page tables are int64 [layers, ...] in every call.
 
-    def __init__(self, decoder: Decoder) -> None:
+    top_logprobs:  candidates whose logprobs the device's sampler answers; 0: the sampled token's only
+    all_positions: a prefill answers the logits of all its positions
+    """
+
+    def __init__(self, decoder: Decoder, *, top_logprobs: int = 0, all_positions: bool = False) -> None:
+        self.top_logprobs = top_logprobs
+        self._all_positions = all_positions
         self.vocab_size = decoder.vocab_size
         self.num_kv_heads = decoder.num_kv_heads
         self.windows = decoder.windows
@@ -54,8 +60,13 @@ class LayeredCompute:
 
     @torch.no_grad()
     def prefill(self, rows: Sequence[PrefillRow]) -> Tensor:
-        """Logits of each row's last position. Rows see what earlier rows of the call wrote."""
-        return torch.cat([self._decoder.logits(self._prefill_row(row)[:, -1]) for row in rows])
+        """Logits of each row's last position, or of all. Rows see what earlier rows of the call wrote."""
+        hidden = [self._prefill_row(row)[0] for row in rows]
+        if not self._all_positions:
+            return self._decoder.logits(torch.stack([one[-1] for one in hidden]))
+        longest = max(len(one) for one in hidden)
+        filled = [torch.cat([one, one[-1:].expand(longest - len(one), -1)]) for one in hidden]
+        return self._decoder.logits(torch.stack(filled))
 
     @torch.no_grad()
     def decode(self, tokens: Tensor, positions: Tensor, blocks: Tensor) -> Tensor:

@@ -16,6 +16,8 @@ class LayeredGenerator(HostGenerator):
     """A HostGenerator over a `Decoder`. Source: tt-metal contract 1.3, 1.5."""
 
     _HYBRID_KV_CACHE_GROUPS_ENABLED: ClassVar[bool] = True
+    top_logprobs: ClassVar[int] = 0
+    all_positions: ClassVar[bool] = False
 
     @classmethod
     def decoder(cls, config: Any, source: Checkpoint, max_seq_len: int) -> Decoder:
@@ -41,7 +43,8 @@ class LayeredGenerator(HostGenerator):
         placement = placed(cls.__name__, mesh_device, max_batch_size, max_seq_len, tt_data_parallel)
         config, directory = hf_config.get_text_config(), hf_config._name_or_path
         load = placement.mesh.submit(lambda: cls.decoder(config, Checkpoint(directory), max_seq_len), "load weights")
-        return cls(LayeredCompute(load.result()), placement)
+        compute = LayeredCompute(load.result(), top_logprobs=cls.top_logprobs, all_positions=cls.all_positions)
+        return cls(compute, placement)
 
     @classmethod
     def get_kv_cache_spec(cls, vllm_config: Any) -> dict[str, Any] | None:

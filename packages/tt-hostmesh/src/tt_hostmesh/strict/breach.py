@@ -40,6 +40,7 @@ class Limits:
     block_size: int = 0
     stateful: bool = False
     placeholder: Placeholder | None = None
+    top_logprobs: int = 0
 
     @property
     def rows(self) -> int:

@@ -98,7 +98,7 @@ class ContractChecker:
         self._check_width(where, "1.5", view.pool.shape[1])
         if arguments.sampling_params is not None:
             check_parameters(where, arguments.sampling_params, len(view.slots))
-            check_abilities(where, arguments.sampling_params, range(len(view.slots)))
+            check_abilities(where, arguments.sampling_params, range(len(view.slots)), self._limits.top_logprobs)
         if self._limits.placeholder is not None and arguments.images is not None:
             view = view_images(where, self._limits.placeholder, view, arguments.images)
         tables = self._tables(where, "1.5", view.pool, arguments.page_tables_per_layer)[:, : len(view.slots)]
@@ -253,7 +253,7 @@ class ContractChecker:
         self, where: Where, given: dict[str, bool], arguments: DecodeArguments, effective: Effective
     ) -> None:
         live = np.flatnonzero(effective.positions >= 0).tolist()
-        check_abilities(where, arguments.sampling_params, live)
+        check_abilities(where, arguments.sampling_params, live, self._limits.top_logprobs)
         if self._limits.protocol is DecodeProtocol.V1:
             check_sampling(where, self._mirror, given, arguments.sampling_params, effective.positions)
             reset = given["reset_sampling_state"]

@@ -26,10 +26,13 @@ def check_parameters(where: Where, params: Any, rows: int) -> None:
         _check_column(where, name, getattr(params, name), rows)
 
 
-def check_abilities(where: Where, params: Any, rows: Iterable[int]) -> None:
-    """The device can do what `rows`, those that are sampled, ask for. Raises ContractError."""
+def check_abilities(where: Where, params: Any, rows: Iterable[int], top_logprobs: int = 0) -> None:
+    """The device can do what `rows`, those that are sampled, ask for. Raises ContractError.
+
+    top_logprobs: candidates whose logprobs it answers besides the sampled token's
+    """
     for row in rows:
-        _check_row(where, params, row)
+        _check_row(where, params, row, top_logprobs)
 
 
 def penalised(params: Any, rows: Iterable[int]) -> bool:
@@ -73,14 +76,14 @@ def _allowed(name: str, item: Any) -> bool:
     return item is None or type(item) is bool
 
 
-def _check_row(where: Where, params: Any, row: int) -> None:
+def _check_row(where: Where, params: Any, row: int, top_logprobs: int) -> None:
     stochastic = params.temperature[row] != 0
     top_k: int = params.top_k[row]
     if stochastic and not 1 <= top_k <= MAX_TOP_K:
         raise where.breach(
             CLAUSE, f"row {row} samples with top_k {top_k} on a device that holds 1..{MAX_TOP_K}: sample it on the host"
         )
-    if params.num_logprobs is not None and (params.num_logprobs[row] or 0) > 0:
-        raise where.breach(
-            CLAUSE, f"row {row} wants {params.num_logprobs[row]} logprobs, this device gives the sampled token's only"
-        )
+    wanted: int = 0 if params.num_logprobs is None else params.num_logprobs[row] or 0
+    if wanted > top_logprobs:
+        given = f"the best {top_logprobs}" if top_logprobs else "the sampled token's only"
+        raise where.breach(CLAUSE, f"row {row} wants {wanted} logprobs, this device gives {given}")

@@ -64,7 +64,8 @@ def _uniform(vllm_config: VllmConfig) -> dict[str, KVCacheSpec]:
     return {
         "model.layers.0": kind(
             block_size=vllm_config.cache_config.block_size,
-            num_kv_heads=model.get_total_num_kv_heads(),
+            # A latent is shared by all heads.
+            num_kv_heads=1 if model.use_mla else model.get_total_num_kv_heads(),
             head_size=model.get_head_size(),
             dtype=model.dtype,
         )

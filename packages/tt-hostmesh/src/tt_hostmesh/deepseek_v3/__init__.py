@@ -1,0 +1,1 @@
+"""DeepSeek V3: a latent cache, experts in groups."""

@@ -1,0 +1,1 @@
+"""GPT-OSS: experts, attention sinks, a sliding window in every other layer."""
