@@ -13,8 +13,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "families"))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from gemma3_family import FAMILY, VOCABULARY, write
+from gemma3_family import FAMILY
 from launch import Engine, Run, launched
+from layered_checkpoints import VOCABULARY, write_gemma3
 from served import DEVICE, USUAL, Answers, Served
 
 pytestmark = [pytest.mark.vllm, pytest.mark.engine, pytest.mark.slow]
@@ -64,7 +65,7 @@ def scheduled(engine: Engine, tokens: int) -> Iterator[None]:
 def test_engine_five_sliding_layers_to_one_take_a_quarter_of_the_cache_at_32k(tmp_path: Path) -> None:
     """Also while the last chunk is computed, when the sliding layers hold the window and the chunk."""
     checkpoint = tmp_path / "gemma3"
-    write(checkpoint, window=WINDOW, positions=CONTEXT)
+    write_gemma3(checkpoint, window=WINDOW, positions=CONTEXT)
     used: dict[str, tuple[int, int]] = {}
     for name, run in {"hybrid": Run(), "uniform": UNIFORM}.items():
         (tmp_path / name).mkdir()
@@ -77,7 +78,7 @@ def test_engine_five_sliding_layers_to_one_take_a_quarter_of_the_cache_at_32k(tm
 
 def test_engine_a_model_with_windows_takes_one_page_table_for_all_layers(tmp_path: Path) -> None:
     """With vLLM's hybrid manager off nothing leaves a window: the layers' blocks are kept, and the answers the same."""
-    write(tmp_path)
+    write_gemma3(tmp_path)
     answers = Answers(FAMILY.reference(tmp_path))
     with launched(UNIFORM.over(DEVICE).over(USUAL), tmp_path, tmp_path) as engine:
         manager: Any = engine.core.scheduler.kv_cache_manager
