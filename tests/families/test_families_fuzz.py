@@ -1,0 +1,162 @@
+"""The worker's fuzz over real small models: what the runner asks of them at random, under the strict mode, gives each
+request the tokens that transformers gives it alone."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "packages" / "tt-hostmesh" / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "packages" / "tt-worker" / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))
+
+from layered_checkpoints import VOCABULARY, write_deepseek_v3, write_gemma3, write_gpt_oss
+from ledger_model import BLOCK
+from random_engine import Engine, Scenario, Subject
+from tiny import save_llama
+
+from tt_sampling.placement import Mode
+
+pytestmark = pytest.mark.slow
+
+WINDOW = 6
+POSITIONS = 64
+KEPT = WINDOW + BLOCK - 1
+"""What a sliding group keeps: first positions are rounded down to blocks."""
+
+
+@dataclass(frozen=True)
+class Fuzzed:
+    """A family's model. windows, layer_groups: as in Subject; heads, head_size: of its cache."""
+
+    target: str
+    write: Callable[[Path], Any]
+    layers: int
+    heads: int = 2
+    head_size: int = 16
+    windows: tuple[int | None, ...] = (None,)
+    layer_groups: tuple[int, ...] = ()
+
+
+FUZZED = {
+    "llama": Fuzzed(
+        "tt_hostmesh.llama.generator:LlamaForCausalLM", lambda folder: save_llama(folder, vocab_size=VOCABULARY), 3
+    ),
+    "gemma3": Fuzzed(
+        "tt_hostmesh.gemma3.generator:Gemma3ForCausalLM",
+        lambda folder: write_gemma3(folder, window=WINDOW),
+        6,
+        windows=(None, KEPT),
+        layer_groups=(1, 1, 1, 1, 1, 0),
+    ),
+    "gpt_oss": Fuzzed(
+        "tt_hostmesh.gpt_oss.generator:GptOssForCausalLM",
+        lambda folder: write_gpt_oss(folder, window=WINDOW),
+        4,
+        windows=(None, KEPT),
+        layer_groups=(1, 0, 1, 0),
+    ),
+    "deepseek_v3": Fuzzed(
+        "tt_hostmesh.deepseek_v3.generator:DeepseekV3ForCausalLM", write_deepseek_v3, 3, heads=1, head_size=32
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Any, Any]]:
+    """checkpoints(name) -> (configuration, transformers' model)."""
+    transformers: Any = pytest.importorskip("transformers")
+    torch: Any = pytest.importorskip("torch")
+    known: dict[str, tuple[Any, Any]] = {}
+
+    def make(name: str) -> tuple[Any, Any]:
+        if name not in known:
+            folder = tmp_path_factory.mktemp(name)
+            FUZZED[name].write(folder)
+            model = transformers.AutoModelForCausalLM.from_pretrained(
+                folder, dtype=torch.float32, attn_implementation="eager"
+            )
+            known[name] = (transformers.AutoConfig.from_pretrained(folder), model)
+        return known[name]
+
+    return make
+
+
+@contextmanager
+def served(fuzzed: Fuzzed, config: Any, scenario: Scenario) -> Iterator[Subject]:
+    """The model on a mesh of its own, with the decode protocol and the lanes of the scenario."""
+    import torch
+
+    from tt_hostmesh import HostRuntime, Machine
+    from tt_hostmesh.adapter.protocol import DecodeProtocol
+
+    module, _, name = fuzzed.target.partition(":")
+    model_class = getattr(__import__(module, fromlist=[name]), name)
+    protocol = DecodeProtocol.V1 if scenario.contract else DecodeProtocol.LEGACY
+    presented = type(name, (model_class,), {"protocol": protocol})
+    runtime = HostRuntime(Machine({"TT_HOST_CLUSTER": "T3K"}))
+    if scenario.lanes > 1:
+        runtime.set_fabric_config(config="FABRIC_1D")
+    mesh = runtime.open_mesh_device((1, scenario.lanes), trace_region_size=1)
+    model = presented.initialize_vllm_model(
+        config, mesh, Engine.ROWS, max_seq_len=POSITIONS, tt_data_parallel=scenario.lanes
+    )
+    shape = (scenario.blocks, fuzzed.heads, BLOCK, fuzzed.head_size)
+    groups = fuzzed.layer_groups
+    if groups:
+        places = [groups[:layer].count(group) for layer, group in enumerate(groups)]
+        cache = model.allocate_kv_cache_per_layer([(shape, torch.bfloat16, place) for place in places])
+    else:
+        cache = model.allocate_kv_cache(shape, torch.bfloat16, fuzzed.layers)
+    yield Subject(model, VOCABULARY, fuzzed.windows, groups or (0,), BLOCK, cache, runtime.event_synchronize)
+    for submesh in mesh.get_submeshes():
+        runtime.close_mesh_device(submesh)
+    runtime.close_mesh_device(mesh)
+
+
+def alone(model: Any, prompt: list[int], max_tokens: int) -> list[int]:
+    """transformers' greedy tokens; nothing ends a request but their number."""
+    import torch
+
+    ids = torch.tensor([prompt])
+    model.generation_config.eos_token_id = None
+    with torch.no_grad():
+        out = model.generate(
+            ids, attention_mask=torch.ones_like(ids), max_new_tokens=max_tokens, do_sample=False, pad_token_id=0
+        )
+    return out[0, len(prompt) :].tolist()
+
+
+@pytest.mark.parametrize("name", FUZZED)
+@pytest.mark.parametrize("seed", range(4))
+def test_families_fuzz_every_request_gets_the_tokens_it_gets_alone(
+    checkpoints: Callable[[str], tuple[Any, Any]], name: str, seed: int
+) -> None:
+    rng = random.Random(seed)
+    scenario = Scenario(
+        seed=seed,
+        contract=seed % 2,
+        overlap=seed != 1,
+        lanes=(1, 2, 4)[seed % 3],
+        mode=(Mode.ALL, Mode.DECODE_ONLY, Mode.ALL, Mode.OFF)[seed],
+        budget=rng.choice([3, 8, 40]),
+        blocks=(20, 40)[seed // 2],
+        requests=7,
+    )
+    config, reference = checkpoints(name)
+    with served(FUZZED[name], config, scenario) as subject:
+        engine = Engine(scenario, subject)
+        engine.run()
+        engine.runner.close()
+    for request in engine.everyone:
+        expected = alone(reference, request.prompt, request.max_tokens)
+        if request.name in engine.aborted:
+            expected = expected[: len(request.output)]
+        assert request.output == expected, request.name
