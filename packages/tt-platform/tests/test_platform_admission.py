@@ -15,7 +15,7 @@ from tt_platform.admission import AROUND, REFUSED, SAMPLED, BlockLaunch, Request
         (RequestFacts(prompt_embeds=True), "prompt_embeds"),
         (RequestFacts(media=frozenset({"image", "video"})), "messages"),
         (RequestFacts(media=frozenset({"audio"})), "messages"),
-        (RequestFacts(pooling=True), "task"),
+        (RequestFacts(pooling=True, task="classify"), "task"),
     ],
 )
 def test_a_refusal_names_the_parameter(request_, parameter):
@@ -46,6 +46,13 @@ def test_a_request_that_blocks_cannot_serve_is_refused(request_, parameter, text
 def test_who_asks_for_all_that_is_left_gets_all_that_fits(max_tokens):
     """67 is what an HTTP request without a limit becomes behind 33 tokens of 100."""
     assert refuse_request(RequestFacts(prompt_tokens=33, max_tokens=max_tokens), BlockLaunch(8, 100)) is None
+
+
+def test_an_embedding_is_for_a_model_that_embeds():
+    assert refuse_request(RequestFacts(pooling=True, task="embed"), pools=True) is None
+    refusal = refuse_request(RequestFacts(pooling=True, task="classify"), pools=True)
+    assert refusal is not None
+    assert "task=classify is not supported on Tenstorrent: allowed embed" in refusal.message
 
 
 def test_no_parameter_is_both_honoured_and_refused():

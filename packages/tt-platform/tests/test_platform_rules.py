@@ -85,12 +85,53 @@ CASES = {
             {"model_problem": None},
         )
     ],
-    "generates_text": [Case({"runner_type": "pooling"}, REJECT, "--runner pooling", {"runner_type": "generate"})],
+    "runner_of_the_class": [
+        Case(
+            {"runner_type": "pooling", "model_class": "m:Llama"},
+            REJECT,
+            "--runner pooling is not supported on Tenstorrent: allowed generate; m:Llama generates text",
+            {"class_pools": True},
+        ),
+        Case(
+            {"class_pools": True, "model_class": "m:Bert"},
+            REJECT,
+            "--runner generate is not supported on Tenstorrent: allowed pooling; m:Bert embeds prompts",
+            {"class_pools": False},
+        ),
+    ],
+    "pooling_steps": [
+        Case(
+            {"runner_type": "pooling", "class_pools": True, "async_scheduling": True},
+            ADJUST,
+            "embeds whole prompts: no chunks, no prefix cache, no async scheduling",
+            {"async_scheduling": False},
+            {"async_scheduling": False, "chunked_prefill": False, "prefix_caching": False},
+        )
+    ],
     "no_encoder_decoder": [
         Case({"encoder_decoder": True}, REJECT, "--model LlamaForCausalLM is not supported", {"encoder_decoder": False})
     ],
     "no_prompt_embeds": [
         Case({"prompt_embeds": True}, REJECT, "--enable-prompt-embeds is not supported", {"prompt_embeds": False})
+    ],
+    "text_only_class": [
+        Case(
+            {"multimodal": True, "model_class": "m:Text"},
+            ADJUST,
+            "m:Text takes text only: --language-model-only is set",
+            {"class_multimodal": True},
+            {"text_only": True},
+            warn=True,
+        )
+    ],
+    "worker_class": [
+        Case(
+            {"worker_class": "auto"},
+            ADJUST,
+            "Using worker class vllm_tt_plugin.worker.TTWorker",
+            {"worker_class": "mine.Worker"},
+            {"worker_class": "vllm_tt_plugin.worker.TTWorker"},
+        )
     ],
     "block_forms": [
         Case(
@@ -193,25 +234,6 @@ CASES = {
             "Block output: m:Diffusion puts out blocks of 256 tokens",
             {"output_tokens_per_step": 1},
             {"block_output": {"width": 256, "adaptive": True, "max_prompt": 100, "extent": 9}},
-        )
-    ],
-    "text_only_class": [
-        Case(
-            {"multimodal": True, "model_class": "m:Text"},
-            ADJUST,
-            "m:Text takes text only: --language-model-only is set",
-            {"class_multimodal": True},
-            {"text_only": True},
-            warn=True,
-        )
-    ],
-    "worker_class": [
-        Case(
-            {"worker_class": "auto"},
-            ADJUST,
-            "Using worker class vllm_tt_plugin.worker.TTWorker",
-            {"worker_class": "mine.Worker"},
-            {"worker_class": "vllm_tt_plugin.worker.TTWorker"},
         )
     ],
     "no_tensor_parallel": [
@@ -555,8 +577,6 @@ FACTS = st.fixed_dictionaries(
         "long_prefill_token_threshold": st.integers(0, 4096),
         "max_logprobs": st.integers(-1, 1000),
         "block_size": st.integers(1, 512),
-        "output_tokens_per_step": st.sampled_from([1, 1, 4]),
-        "adaptive_blocks": st.booleans(),
         "mamba_cache_mode": st.sampled_from(["none", "align"]),
         "structured_backend": st.sampled_from(["auto", "xgrammar", "guidance", "outlines"]),
         "scheduler_class": st.none() | st.just("mine.Scheduler"),
@@ -587,6 +607,23 @@ def test_settled_facts_settle_to_themselves(given_):
     again = settle(settled.facts)
     assert again.changes == {}
     assert again.facts == settled.facts
+
+
+BLOCK_FACTS = st.fixed_dictionaries(
+    {},
+    optional=dict.fromkeys(
+        ["adaptive_blocks", "chunked_prefill", "prefix_caching", "async_scheduling", "supports_async_decode"],
+        st.booleans(),
+    ),
+)
+
+
+@given(BLOCK_FACTS, st.integers(1, 64))
+def test_settled_facts_of_block_output_settle_to_themselves(given_, sequences):
+    settled = settle(ConfigFacts(**BLOCKS, **given_, max_num_seqs=sequences))
+    assert settle(settled.facts).changes == {}
+    assert not (settled.facts.chunked_prefill)
+    assert not (settled.facts.prefix_caching)
 
 
 @given(FACTS)

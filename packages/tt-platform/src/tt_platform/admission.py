@@ -128,6 +128,7 @@ class RequestFacts:
 
     Attributes:
         pooling: it wants an embedding or a score, not text.
+        task: which of them; None when it does not say.
         unserved: sampling parameters that were set although they have no effect here, with their values.
         prompt_embeds: the prompt is given as embeddings.
         media: kinds of media in the prompt, such as ``image``.
@@ -136,6 +137,7 @@ class RequestFacts:
     """
 
     pooling: bool = False
+    task: str | None = None
     unserved: tuple[tuple[str, object], ...] = ()
     prompt_embeds: bool = False
     media: frozenset[str] = frozenset()
@@ -153,13 +155,16 @@ class Refusal:
 
 
 SERVED_MEDIA = frozenset({"image"})
+EMBEDDING = (None, "embed")
 
 
-def refuse_request(request: RequestFacts, blocks: BlockLaunch | None = None) -> Refusal | None:
-    """The first thing in ``request`` that no Tenstorrent model can do, or that this one, which puts out ``blocks``,
-    cannot; None when it can be served."""
-    if request.pooling:
-        return Refusal("task", "pooling requests are not supported on Tenstorrent: ask for a completion")
+def refuse_request(request: RequestFacts, blocks: BlockLaunch | None = None, *, pools: bool = False) -> Refusal | None:
+    """The first thing in ``request`` that no Tenstorrent model can do, or that this one, which puts out ``blocks`` or
+    ``pools``, cannot; None when it can be served."""
+    if request.pooling and not pools:
+        return Refusal("task", "pooling requests are not supported on Tenstorrent by this model: ask for a completion")
+    if request.pooling and request.task not in EMBEDDING:
+        return Refusal("task", f"task={request.task} is not supported on Tenstorrent: allowed embed")
     for name, value in request.unserved:
         why = REFUSED.get(name, "it is new in this vLLM release, and the plugin gives it no effect")
         return Refusal(name, f"{name}={value!r} is not supported on Tenstorrent: leave it unset; {why}")

@@ -32,6 +32,7 @@ class ConfigFacts:
     model_class: str = "models.tt_transformers.tt.generator_vllm:LlamaForCausalLM"
     model_problem: str | None = None  # why no class can serve the architecture, as a whole line
     runner_type: str = "generate"
+    class_pools: bool = False  # the Tenstorrent class embeds prompts
     encoder_decoder: bool = False
     multimodal: bool = False  # vLLM takes the checkpoint for multimodal
     class_multimodal: bool = False  # the Tenstorrent class takes images

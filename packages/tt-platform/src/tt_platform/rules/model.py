@@ -7,6 +7,7 @@ from tt_platform.findings import Finding, adjust, refuse, reject, settle_default
 from tt_platform.rules.rule import rule
 
 WORKER_CLASS = "vllm_tt_plugin.worker.TTWorker"
+POOLING_WORKER_CLASS = "tt_worker.vllm.pooling.TTPoolingWorker"
 
 
 @rule("The checkpoint's architecture must have a Tenstorrent class that can be imported; the error lists those known.")
@@ -16,11 +17,31 @@ def architecture_served(facts: ConfigFacts) -> Finding | None:
     return refuse("--model", facts.architecture, facts.model_problem)
 
 
-@rule("Only models that generate text are run.")
-def generates_text(facts: ConfigFacts) -> Finding | None:
-    if facts.runner_type != "pooling":
+@rule("A model is run as its Tenstorrent class is made: one generates text, another embeds prompts.")
+def runner_of_the_class(facts: ConfigFacts) -> Finding | None:
+    if facts.architecture is None or facts.model_problem is not None:
         return None
-    return reject("--runner", facts.runner_type, allowed="generate", do="pooling models are not served")
+    pooling = facts.runner_type == "pooling"
+    if pooling == facts.class_pools:
+        return None
+    what = "embeds prompts and generates no text" if facts.class_pools else "generates text and embeds nothing"
+    allowed = "pooling" if facts.class_pools else "generate"
+    return reject("--runner", facts.runner_type, allowed=allowed, do=f"{facts.model_class} {what}")
+
+
+@rule("A model that embeds prompts computes each one whole and at once, in one process, without a cache.")
+def pooling_steps(facts: ConfigFacts) -> Finding | None:
+    settled = not (facts.chunked_prefill or facts.prefix_caching or facts.async_scheduling)
+    if facts.runner_type != "pooling" or not facts.class_pools or settled:
+        return None
+    return settle_default(
+        "--runner",
+        "pooling",
+        f"{facts.model_class} embeds whole prompts: no chunks, no prefix cache, no async scheduling",
+        chunked_prefill=False,
+        prefix_caching=False,
+        async_scheduling=False,
+    )
 
 
 @rule("Encoder-decoder models are not run.")
@@ -53,12 +74,14 @@ def text_only_class(facts: ConfigFacts) -> Finding | None:
 def worker_class(facts: ConfigFacts) -> Finding | None:
     if facts.worker_class != "auto":
         return None
-    return settle_default("--worker-cls", "auto", f"Using worker class {WORKER_CLASS}", worker_class=WORKER_CLASS)
+    wanted = POOLING_WORKER_CLASS if facts.class_pools else WORKER_CLASS
+    return settle_default("--worker-cls", "auto", f"Using worker class {wanted}", worker_class=wanted)
 
 
 RULES = (
     architecture_served,
-    generates_text,
+    runner_of_the_class,
+    pooling_steps,
     no_encoder_decoder,
     no_prompt_embeds,
     text_only_class,

@@ -58,6 +58,7 @@ def _model_facts(model: ModelConfig | None, served: ServedModel) -> dict[str, An
         "model_class": resolution.target if resolution else "",
         "model_problem": served.problem,
         "runner_type": model.runner_type,
+        "class_pools": served.pools,
         "encoder_decoder": model.is_encoder_decoder,
         "multimodal": model.is_multimodal_model,
         "class_multimodal": model.is_multimodal_model and bool(resolution and resolution.multimodal),

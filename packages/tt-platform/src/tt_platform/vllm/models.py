@@ -59,6 +59,7 @@ class ServedModel:
     """A resolved architecture. ``problem`` is a whole line for the operator when no class can serve it.
 
     ``batch_sizes``: rows a lane that the class can be loaded with, ascending; empty: any number.
+    ``pools``: it embeds prompts: it answers ``forward``, and has no ``prefill_forward``.
     ``missing_hooks``: of those that block output needs, the ones that the class does not have.
     """
 
@@ -67,6 +68,7 @@ class ServedModel:
     problem: str | None = None
     batch_sizes: tuple[int, ...] = ()
     missing_hooks: tuple[str, ...] = ()
+    pools: bool = False
 
 
 def _of_launcher(architecture: str) -> Resolution | None:
@@ -85,6 +87,11 @@ def _sighted(resolution: Resolution, model_class: type) -> Resolution:
 
 def _missing(model_class: type) -> tuple[str, ...]:
     return tuple(name for name in _BLOCK_HOOKS if not callable(getattr(model_class, name, None)))
+
+
+def _pools(model_class: type) -> bool:
+    """Source: tt-metal contract 1.13."""
+    return not hasattr(model_class, "prefill_forward") and callable(getattr(model_class, "forward", None))
 
 
 _BLOCK_HOOKS = ("release_request", "release_persistent_capture", "note_state_slots_moved")
@@ -114,6 +121,7 @@ def served_model(architectures: list[str], *, test_models: bool) -> ServedModel:
                 Capabilities.of(model_class),
                 batch_sizes=sizes,
                 missing_hooks=_missing(model_class),
+                pools=_pools(model_class),
             )
         except (ModelNotImportable, CapabilityError) as error:
             return ServedModel(resolution, problem=str(error))

@@ -37,6 +37,7 @@ class TTPlatform(Platform):
     dist_backend = "gloo"
 
     _blocks: ClassVar[BlockLaunch | None] = None
+    _pools: ClassVar[bool] = False
     """Of the last configuration of this process: vLLM tells nothing of it when it asks about a request."""
 
     @classmethod
@@ -63,6 +64,7 @@ class TTPlatform(Platform):
         log_findings(settled.findings)
         apply_changes(vllm_config, settled.changes)
         cls._blocks = block_launch(vllm_config)
+        cls._pools = model is not None and model.runner_type == "pooling"
         prefix_architectures(vllm_config)
         resolve_rank_groups(vllm_config)
 
@@ -78,7 +80,7 @@ class TTPlatform(Platform):
         Raises:
             ValueError: vLLM answers HTTP 400 with the parameter's name; the engine is not touched.
         """
-        refusal = refuse_request(request_facts(processed_inputs, params), cls._blocks)
+        refusal = refuse_request(request_facts(processed_inputs, params), cls._blocks, pools=cls._pools)
         if refusal is not None:
             raise request_error(refusal.message, refusal.parameter)
 

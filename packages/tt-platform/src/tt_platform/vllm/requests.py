@@ -17,6 +17,7 @@ def request_facts(processed_inputs: Any, params: Any) -> RequestFacts:
     parts = prompt_parts(processed_inputs)
     return RequestFacts(
         pooling=isinstance(params, PoolingParams),
+        task=getattr(params, "task", None),
         unserved=tuple(unserved(params)) if isinstance(params, SamplingParams) else (),
         prompt_embeds=any(part.get("type") == "embeds" or "prompt_embeds" in part for part in parts),
         media=frozenset(str(kind) for part in parts for kind in part.get("mm_kwargs") or ()),

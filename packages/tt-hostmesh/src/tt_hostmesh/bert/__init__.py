@@ -1,0 +1,1 @@
+"""BERT in torch: a model that embeds whole prompts and generates nothing."""
