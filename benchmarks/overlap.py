@@ -27,6 +27,7 @@ os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import vllm
+from _quiet import Neighbours
 from overlap_host import host_cost, host_table
 from vllm import SamplingParams
 from vllm.engine.arg_utils import AsyncEngineArgs
@@ -222,7 +223,6 @@ def busy_table(windows: dict[Case, Window], spans: dict[float, list[Span]]) -> I
 
 def report(cases: Sequence[Case], steps: int) -> Iterator[str]:
     """The report, line by line, as it is measured."""
-    busy = os.getloadavg()[0]
     yield "# Overlap: how busy the engine keeps the device"
     yield ""
     yield f"Written by `benchmarks/overlap.py`. vLLM {vllm.__version__}: AsyncLLM with its EngineCore in a process of"
@@ -231,10 +231,7 @@ def report(cases: Sequence[Case], steps: int) -> Iterator[str]:
     yield "prompts of 16 to 256 tokens, outputs of 20 to 200; steady: 32 requests of 64 and 400. Busy: the share of the"
     yield "time from the first submit to the last result that steps take on the mesh's timeline. Exact: greedy answers"
     yield "as the model gives them alone."
-    yield f"{platform.machine()}, {os.cpu_count()} cores, load average {busy:.1f} at the start."
-    if busy > 0.5:
-        yield ""
-        yield "**The machine was not quiet: these figures are not to be quoted.**"
+    yield f"{platform.machine()}, {os.cpu_count()} cores."
     with tempfile.TemporaryDirectory(prefix="overlap-") as name:
         folder = Path(name)
         windows: dict[Case, Window] = {}
@@ -262,10 +259,13 @@ def main() -> None:
     arguments = parser.parse_args()
     cases = [case for case in CASES if (arguments.only or "") in case.name]
     cases = [case for case in cases if arguments.decode_ms in (None, case.decode_ms)]
+    neighbours = Neighbours()
     lines: list[str] = []
     for line in report(cases, arguments.steps):
         print(line, flush=True)
         lines.append(line)
+    lines += ["", neighbours.verdict()]
+    print(lines[-1])
     if arguments.report is not None:
         arguments.report.parent.mkdir(parents=True, exist_ok=True)
         arguments.report.write_text("\n".join(lines) + "\n")
