@@ -19,7 +19,7 @@ from tiny import write_bundle, write_tiny_llama
 from conftest import HOST, ROOT, Served
 from vllm_tt_plugin.serving import Server
 
-pytestmark = [pytest.mark.vllm, pytest.mark.engine, pytest.mark.slow]
+pytestmark = [pytest.mark.vllm, pytest.mark.engine, pytest.mark.every_row, pytest.mark.slow]
 
 LANES, PER_LANE = 4, 8
 CASES = [Case(f"lane{i}", 1 + (7 * i) % 40, tokens=1 + (13 * i) % 190) for i in range(64)]

@@ -14,7 +14,7 @@ from reference import CASES, Case
 if TYPE_CHECKING:
     from conftest import Served
 
-pytestmark = [pytest.mark.vllm, pytest.mark.engine, pytest.mark.slow]
+pytestmark = [pytest.mark.vllm, pytest.mark.engine, pytest.mark.every_row, pytest.mark.slow]
 
 
 def test_e2e_24_staggered_requests_are_exact(served: Served, reference: Any) -> None:

@@ -60,6 +60,18 @@ RUNS = {
     ),
     "priority": Run({"scheduling_policy": "priority"}, DEVICE),
 }
+ON_EVERY_ROW = {
+    "device sampling, async",
+    "device sampling, sync",
+    "host sampling, async",
+    "legacy decode protocol",
+    "chunks of 96 tokens",
+    "preemption, async",
+    "preemption, host sampling",
+    "multiprocess executor",
+}
+"""Ways that every row of the compat matrix shows; the others are shown on the newest and the oldest."""
+WAYS = [pytest.param(name, marks=[pytest.mark.every_row] if name in ON_EVERY_ROW else []) for name in RUNS]
 USUAL = Run({"max_model_len": 512, "max_num_seqs": 6, "max_num_batched_tokens": 512, "skip_tokenizer_init": True})
 OWN_CLASS = {"12 sequences on a class that knows 8 and 16": SIZED}
 """Source of a class `Model` that serves instead of the mesh's Llama."""
@@ -110,7 +122,7 @@ def engine(request: pytest.FixtureRequest, checkpoint: Path, tmp_path: Path) -> 
         yield request.param, engine
 
 
-@pytest.mark.parametrize("engine", RUNS, indirect=True)
+@pytest.mark.parametrize("engine", WAYS, indirect=True)
 def test_engine_every_way_of_running_is_exact(engine: tuple[str, Engine], requests: list[Asked]) -> None:
     from vllm import SamplingParams
 
