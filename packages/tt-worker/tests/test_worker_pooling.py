@@ -27,7 +27,7 @@ class Wrong:
         return torch.zeros(3)
 
 
-def test_W24_prompts_are_padded_behind_their_ends_and_masked() -> None:
+def test_prompts_are_padded_behind_their_ends_and_masked() -> None:
     model = Sums()
     vectors = PoolingModel(model).embed([[1, 2, 3], [9], [4, 5]])
     assert vectors.tolist() == [[3, 6], [1, 9], [2, 9]]
@@ -36,7 +36,7 @@ def test_W24_prompts_are_padded_behind_their_ends_and_masked() -> None:
     assert mask.tolist() == [[1, 1, 1], [1, 0, 0], [1, 1, 0]]
 
 
-def test_W24_an_answer_that_is_no_vector_a_prompt_is_refused() -> None:
+def test_an_answer_that_is_no_vector_a_prompt_is_refused() -> None:
     with pytest.raises(AdapterError, match=r"returned \[3\].*one vector for each of 2 prompts"):
         PoolingModel(Wrong()).embed([[1], [2]])
 
@@ -45,5 +45,5 @@ def test_W24_an_answer_that_is_no_vector_a_prompt_is_refused() -> None:
     ("wanted", "vector"),
     [(Wanted(), [0.6, 0.8, 0.0]), (Wanted(normalized=False), [3, 4, 0]), (Wanted(dimensions=1), [1.0])],
 )
-def test_W24_an_embedding_is_of_length_1_unless_a_request_says_otherwise(wanted: Wanted, vector: list[float]) -> None:
+def test_an_embedding_is_of_length_1_unless_a_request_says_otherwise(wanted: Wanted, vector: list[float]) -> None:
     assert wanted.shaped(torch.tensor([3.0, 4.0, 0.0])).tolist() == pytest.approx(vector)
