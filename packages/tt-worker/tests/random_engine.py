@@ -63,6 +63,11 @@ class Scenario:
     sees: bool = False
 
 
+def values(tokens: int, rng: random.Random) -> dict[str, Any]:
+    """An image of the ledger model: what it reads in the place of each placeholder."""
+    return {"pixel_values": [rng.randrange(200, 300) for _ in range(tokens)], "image_grid_thw": tokens}
+
+
 @dataclass(frozen=True)
 class Subject:
     """The model that is driven.
@@ -70,6 +75,11 @@ class Subject:
     windows:      for each KV cache group, tokens that it keeps; None: all
     layer_groups: for each layer, its group
     alignment:    first positions of a prefill are rounded down to a multiple of it
+    words:        prompts are of ids below it
+    placeholder:  the token that stands for an image, as often as the image has tokens
+    sizes:        tokens that an image may have
+    picture:      makes an image of so many tokens
+    apart:        two images have a token of text between them
     """
 
     model: Any
@@ -79,6 +89,11 @@ class Subject:
     alignment: int = BLOCK
     kv_cache: Any = None
     event_synchronize: Callable[[Any], None] = lambda event: None
+    words: int = VOCABULARY
+    placeholder: int = PLACEHOLDER
+    sizes: Sequence[int] = (1, 2, 3)
+    picture: Callable[[int, random.Random], dict[str, Any]] = values
+    apart: bool = False
 
 
 def ledger(scenario: Scenario, rows: int) -> Subject:
@@ -143,7 +158,7 @@ class Engine:
     def ask(self, number: int) -> Asked:
         rng = self.random
         host = rng.random() < 0.25
-        prompt = [rng.randrange(self.subject.vocabulary) for _ in range(rng.randint(1, 22))]
+        prompt = [rng.randrange(self.subject.words) for _ in range(rng.randint(1, 22))]
         images = [self.place_image(prompt) for _ in range(rng.randrange(3))] if self.s.sees else []
         images.sort(key=lambda image: image.start)
         sampling = RowSampling(temperature=0, logit_bias={1: 0.0} if host else {})
@@ -151,17 +166,18 @@ class Engine:
         return Asked(f"r{number}", prompt, rng.randint(1, 12), sampling, told_its_end=told, images=images)
 
     def place_image(self, prompt: list[int]) -> Image:
-        """Up to three tokens of the prompt become the placeholders of an image, apart from those of another."""
-        rng = self.random
-        length = rng.randint(1, min(3, len(prompt)))
-        places = [i for i in range(len(prompt) - length + 1) if PLACEHOLDER not in prompt[i : i + length]]
+        """Some tokens of the prompt become the placeholders of an image, others than those of another one."""
+        rng, subject = self.random, self.subject
+        length, near = rng.choice(subject.sizes), int(subject.apart)
+        prompt += [0] * (length + 2 - len(prompt))
+        around = [prompt[max(0, i - near) : i + length + near] for i in range(len(prompt) - length + 1)]
+        places = [i for i, tokens in enumerate(around) if subject.placeholder not in tokens]
         if not places:
-            prompt.append(0)
-            places, length = [len(prompt) - 1], 1
+            prompt += [0] * (length + near)
+            places = [len(prompt) - length]
         start = rng.choice(places)
-        prompt[start : start + length] = [PLACEHOLDER] * length
-        values = [rng.randrange(200, 300) for _ in range(length)]
-        return Image(start, start + length, {"pixel_values": values, "image_grid_thw": length})
+        prompt[start : start + length] = [subject.placeholder] * length
+        return Image(start, start + length, subject.picture(length, rng))
 
     def run(self) -> None:
         for _ in range(4000):
