@@ -20,6 +20,13 @@ def test_tt_a_seed_gives_the_same_answer_again_in_any_batch(api: Api, seed: int)
     assert (answers[1], answers[3]) == (alone, alone)
 
 
+def test_tt_a_seed_holds_beside_a_request_that_only_the_host_can_sample(api: Api) -> None:
+    """For a part of the answer alone. A server that lets the device draw for seeded requests fails this."""
+    seeded = {**STORY, "seed": 11}
+    (alone,) = api.texts(seeded)
+    assert api.texts(seeded, {**STORY, "min_p": 0.05, "max_tokens": 3})[0] == alone
+
+
 def test_tt_different_seeds_give_different_answers(api: Api) -> None:
     seeds = [1, 2, 3, 2**32 + 1, 2**40 + 1, 2**40 + 2]
     answers = api.texts(*({**STORY, "seed": seed} for seed in seeds))
