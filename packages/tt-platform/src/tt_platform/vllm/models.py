@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tt_platform.runtime import RuntimeChoice, RuntimeChoiceError
+from tt_platform.sight import takes_images
 from tt_registry import (
     Capabilities,
     CapabilityError,
@@ -79,10 +80,9 @@ def _of_launcher(architecture: str) -> Resolution | None:
 
 
 def _sighted(resolution: Resolution, model_class: type) -> Resolution:
-    """No table says of a host model, or of a launcher's, whether it takes images: the class does, as vLLM asks it."""
-    if resolution.source not in ("host", "launcher"):
-        return resolution
-    return replace(resolution, multimodal=bool(getattr(model_class, "supports_multimodal", False)))
+    """No table has the host models, nor a launcher's."""
+    known = resolution.source not in ("host", "launcher")
+    return replace(resolution, multimodal=takes_images(model_class, declared=resolution.multimodal if known else None))
 
 
 def _missing(model_class: type) -> tuple[str, ...]:
