@@ -190,6 +190,8 @@ def real_ttnn(session: nox.Session) -> None:
         "-e",
         "packages/tt-registry",
         "-e",
+        "packages/tt-scheduler",
+        "-e",
         "packages/tt-platform",
     ]
     session.run(f"{BIN}/uv", "pip", "install", "--quiet", "--python", str(folder), *wanted)
