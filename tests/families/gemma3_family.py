@@ -15,9 +15,9 @@ from plain_reference import TransformersReference
 
 FAMILY = Family(
     name="gemma3",
-    label="Gemma 3 and 4: five layers with a sliding window for each without",
+    label="Gemma 3: five layers with a sliding window for each without",
     architecture="Gemma3ForCausalLM",
-    target="tt_hostmesh.gemma3.generator:Gemma3ForCausalLM",
+    target="tt_hostmesh.gemma.generator:Gemma3ForCausalLM",
     write=write_gemma3,
     reference=TransformersReference,
     requests=mixture(VOCABULARY),

@@ -38,6 +38,7 @@ FAMILY = Family(
         "chunks": turned_off("chunked_prefill", "Chunked prefill is not supported"),
         "prefix cache": turned_off("prefix_caching", "Prefix caching is not supported"),
         "logprobs": Works(device_logprobs, Run(environ={"MESH_DEVICE": "T3K"}).over(DEVICE)),
+        "lanes": Works(run=Run({"data_parallel_size": 2, "max_num_seqs": 4}, {}, {"MESH_DEVICE": "N300"}).over(DEVICE)),
         "images": TEXT_ONLY,
     },
 )

@@ -78,7 +78,7 @@ FUZZED = {
         "tt_hostmesh.llama.generator:LlamaForCausalLM", lambda folder: save_llama(folder, vocab_size=VOCABULARY), 3
     ),
     "gemma3": Fuzzed(
-        "tt_hostmesh.gemma3.generator:Gemma3ForCausalLM",
+        "tt_hostmesh.gemma.generator:Gemma3ForCausalLM",
         lambda folder: write_gemma3(folder, window=WINDOW),
         6,
         windows=(None, KEPT),

@@ -19,7 +19,7 @@ COMMON = {
     "pad_token_id": 0,
 }
 
-NEUTRAL_AT = {"norm": (-0.3, 0.3), "sinks": (-0.5, 0.5), "bias": (-0.4, 0.4)}
+NEUTRAL_AT = {"norm": (-0.3, 0.3), "layer_scalar": (-0.3, 0.2), "sinks": (-0.5, 0.5), "bias": (-0.4, 0.4)}
 """Parts of names, and what is added to tensors that transformers starts at 0 or 1."""
 
 
@@ -30,6 +30,17 @@ def write_gemma3(folder: Path, *, window: int = 72, positions: int = 512) -> Non
     own: dict[str, Any] = {"intermediate_size": 64, "num_hidden_layers": 6, "num_key_value_heads": 2, "head_dim": 16}
     scale = {"sliding_window": window, "query_pre_attn_scalar": 24, "max_position_embeddings": positions}
     _save(folder, Gemma3ForCausalLM, Gemma3TextConfig(**COMMON, **own, **scale))
+
+
+def write_gemma4(folder: Path, *, window: int = 72, positions: int = 512) -> None:
+    """Five layers with a window, one without, which has one head, twice as wide, and no values but its keys."""
+    from transformers import Gemma4ForCausalLM, Gemma4TextConfig
+
+    own: dict[str, Any] = {"intermediate_size": 64, "num_hidden_layers": 6, "num_key_value_heads": 2, "head_dim": 16}
+    full = {"global_head_dim": 32, "num_global_key_value_heads": 1, "attention_k_eq_v": True}
+    none: dict[str, Any] = {"hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": VOCABULARY}
+    reach = {"sliding_window": window, "max_position_embeddings": positions, "final_logit_softcapping": 8.0}
+    _save(folder, Gemma4ForCausalLM, Gemma4TextConfig(**COMMON, **own, **full, **none, **reach))
 
 
 def write_gpt_oss(folder: Path, *, window: int = 16, positions: int = 512) -> None:

@@ -13,17 +13,20 @@ PARAMETERS = ("temperature", "top_k", "top_p", "presence_penalty", "frequency_pe
 class LayeredDriver:
     """Calls a model as the plugin does, host-sampled and greedy.
 
+    shapes:  for each layer, heads and head size of its cache
     groups:  for each layer, the number of its group; layers of a group have one page table
     windows: for each group, tokens whose blocks are kept; None: all
     Groups take their blocks from one pool: the i-th layers of all groups lie in buffer i.
     """
 
-    def __init__(self, model, config, groups, windows, *, batch=4, blocks=200, max_len=256):
+    def __init__(self, model, shapes, groups, windows, *, batch=4, blocks=200, max_len=256):
         self.model, self.groups, self.windows, self.batch = model, groups, windows, batch
         self.width = -(-max_len // BLOCK)
         places = [groups[:layer].count(group) for layer, group in enumerate(groups)]
-        shape = (blocks, config.num_key_value_heads, BLOCK, config.head_dim)
-        layers = [(shape, torch.bfloat16, place) for place in places]
+        layers = [
+            ((blocks, heads, BLOCK, size), torch.bfloat16, place)
+            for (heads, size), place in zip(shapes, places, strict=True)
+        ]
         self.kv = model.allocate_kv_cache_per_layer(layers)
         self.free = list(range(blocks - 1, 0, -1))
         self.live = {}

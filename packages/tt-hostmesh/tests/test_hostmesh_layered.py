@@ -2,29 +2,34 @@
 
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from layered_checkpoints import VOCABULARY, write_deepseek_v3, write_gemma3, write_gpt_oss
+from layered_checkpoints import VOCABULARY, write_deepseek_v3, write_gemma3, write_gemma4, write_gpt_oss
 from layered_driver import LayeredDriver
 
 from tt_hostmesh import ContractError, HostRuntime
 from tt_hostmesh.deepseek_v3.generator import DeepseekV3ForCausalLM
-from tt_hostmesh.gemma3.generator import Gemma3ForCausalLM
+from tt_hostmesh.gemma.generator import Gemma3ForCausalLM, Gemma4ForCausalLM
 from tt_hostmesh.gpt_oss.generator import GptOssForCausalLM
 
 WINDOW = 40
-GROUPS = {"gemma3": [1, 2, 3, 4, 5, 0], "gpt_oss": [1, 0, 1, 0], "deepseek_v3": [0, 0, 0]}
+GROUPS = {"gemma3": [1, 2, 3, 4, 5, 0], "gemma4": [0, 0, 0, 0, 0, 0], "gpt_oss": [1, 0, 1, 0], "deepseek_v3": [0, 0, 0]}
 WRITERS = {
     "gemma3": lambda folder: write_gemma3(folder, window=WINDOW),
+    "gemma4": lambda folder: write_gemma4(folder, window=WINDOW),
     "gpt_oss": lambda folder: write_gpt_oss(folder, window=WINDOW),
     "deepseek_v3": write_deepseek_v3,
 }
-CLASSES = {"gemma3": Gemma3ForCausalLM, "gpt_oss": GptOssForCausalLM, "deepseek_v3": DeepseekV3ForCausalLM}
+CLASSES = {
+    "gemma3": Gemma3ForCausalLM,
+    "gemma4": Gemma4ForCausalLM,
+    "gpt_oss": GptOssForCausalLM,
+    "deepseek_v3": DeepseekV3ForCausalLM,
+}
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +63,12 @@ def drive(machine, checkpoints):
         meshes.append(mesh)
         model = CLASSES[name].initialize_vllm_model(config, mesh, 4, max_seq_len=256)
         windows = [None] + [WINDOW + margin] * max(GROUPS[name])
-        latent = SimpleNamespace(num_key_value_heads=1, head_dim=32)
-        return LayeredDriver(model, latent if name == "deepseek_v3" else config, GROUPS[name], windows)
+        shapes = [(2, 16)] * len(GROUPS[name])
+        if name == "deepseek_v3":
+            shapes = [(1, 32)] * 3
+        elif name == "gemma4":
+            shapes[-1] = (1, 32)
+        return LayeredDriver(model, shapes, GROUPS[name], windows)
 
     yield make
     for mesh in meshes:

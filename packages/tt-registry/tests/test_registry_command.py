@@ -105,6 +105,6 @@ def test_a_wrong_setting_is_one_line_and_exit_code_1(monkeypatch, capsys, variab
 
 def test_the_runtime_follows_the_environment(monkeypatch, capsys) -> None:
     monkeypatch.setenv("TT_RUNTIME", "host")
-    assert main(["GptOssForCausalLM"]) == 1
+    assert main(["MllamaForConditionalGeneration"]) == 1
     assert "needs a card" in capsys.readouterr().err
-    assert main(["GptOssForCausalLM", "--runtime", "ttnn"]) == 0
+    assert main(["MllamaForConditionalGeneration", "--runtime", "ttnn"]) == 0

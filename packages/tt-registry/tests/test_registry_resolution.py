@@ -213,8 +213,17 @@ def test_under_the_host_runtime_the_models_come_from_entry_points(host_models) -
 def test_under_the_host_runtime_the_table_is_not_served_and_the_error_says_why(host_models) -> None:
     host_models("ZebraForCausalLM = mesh_models:Zebra")
     with pytest.raises(UnknownArchitecture, match="needs a card") as caught:
-        resolve("GptOssForCausalLM", environ={}, runtime="host")
+        resolve("MllamaForConditionalGeneration", environ={}, runtime="host")
     assert "TTZebraForCausalLM" in str(caught.value)
+
+
+def test_a_host_model_is_run_as_its_architecture_is(host_models) -> None:
+    """Mixtures of experts in lanes, or not in parallel at all; an architecture that the table lacks is plain."""
+    host_models("GptOssForCausalLM = mesh_models:GptOss\nZebraForCausalLM = mesh_models:Zebra")
+    gpt_oss = resolve("GptOssForCausalLM", environ={}, runtime="host")
+    assert (gpt_oss.data_parallel, gpt_oss.moe) == ("lanes", True)
+    zebra = resolve("ZebraForCausalLM", environ={}, runtime="host")
+    assert (zebra.data_parallel, zebra.moe) == ("standard", False)
 
 
 def test_overrides_and_bundles_outrank_host_models(host_models, bundles) -> None:

@@ -123,7 +123,7 @@ def test_under_the_host_runtime_only_host_models_are_registered(vllm, tree) -> N
     names = vllm.register(environ={}, runtime="host")
     assert "TTZebraForCausalLM" in names
     assert "ZebraForCausalLM" not in names
-    assert "TTGptOssForCausalLM" not in names
+    assert "TTMllamaForConditionalGeneration" not in names
     assert vllm.target("TTZebraForCausalLM") == "mesh_v:Zebra"
 
 

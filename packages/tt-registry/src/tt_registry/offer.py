@@ -82,7 +82,18 @@ class Offer:
         )
 
     def _host(self, model: HostModel) -> Resolution:
-        return self._checked(Resolution(model.architecture, str(model.target), "host", model.package))
+        """Run like its architecture in the table: whether it is lanes does not depend on the mesh."""
+        like, variant = _like(model.architecture, self.environ, str(model.target))
+        return self._checked(
+            Resolution(
+                model.architecture,
+                str(model.target),
+                "host",
+                model.package,
+                data_parallel=variant.data_parallel,
+                moe=like.moe,
+            )
+        )
 
     def _built_in(self, row: Architecture) -> Resolution:
         variant = row.select(self.environ)

@@ -59,10 +59,12 @@ class Compute(Protocol):
 class PerLayerCompute(Protocol):
     """A `Compute` whose layers have page tables of their own: every `blocks` of it has a dimension [layers] in front.
 
-    windows: for each layer, positions that it looks back at, its own included; None: all
+    windows:  for each layer, positions that it looks back at, its own included; None: all
+    kv_heads: for each layer, heads of what it keeps
     """
 
     windows: tuple[int | None, ...]
+    kv_heads: tuple[int, ...]
 
     def allocate_layers(self, layout: KVLayout, buffers: Sequence[int]) -> object:
         """Make the cache of all lanes; layers with the same number lie in one buffer. Returns a handle."""

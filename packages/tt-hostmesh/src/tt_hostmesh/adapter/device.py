@@ -64,6 +64,11 @@ class DeviceSide:
         return () if self._by_layer is None else self._by_layer.windows
 
     @property
+    def kv_heads(self) -> tuple[int, ...]:
+        """Of each of these layers."""
+        return () if self._by_layer is None else self._by_layer.kv_heads
+
+    @property
     def layers(self) -> int:
         """Layers with a page table of their own; 0 for a model whose layers share one."""
         return len(self.windows)

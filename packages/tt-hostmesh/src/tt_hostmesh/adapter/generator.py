@@ -84,15 +84,15 @@ class HostGenerator:
         """
         self._require_usable("allocate_kv_cache")
         num_blocks, _, block_size, _ = shape
-        self._require_heads(shape)
+        self._require_heads(shape, self._device.compute.num_kv_heads)
         layout = KVLayout(self._placement.lanes, num_blocks, block_size)
         self._kv_cache = self._a_cache_each_lane(self._device.allocate(layout, num_layers))
         if self._checker:
             self._checker.allocated(num_blocks, block_size, self._kv_cache)
         return self._kv_cache
 
-    def _require_heads(self, shape: Sequence[int]) -> None:
-        total, devices = self._device.compute.num_kv_heads, self._placement.devices_per_lane
+    def _require_heads(self, shape: Sequence[int], total: int) -> None:
+        devices = self._placement.devices_per_lane
         expected = total // min(devices, total)
         if shape[1] != expected:
             raise ValueError(

@@ -94,7 +94,6 @@ class DeepseekV3Decoder:
         """`config`: transformers' DeepseekV3Config. Raises ValueError for what the model cannot do, KeyError for a
         tensor that the checkpoint lacks."""
         self.vocab_size: int = config.vocab_size
-        self.num_kv_heads = 1
         self._config = config
         self._eps: float = config.rms_norm_eps
         self._scale = _scale(config.rope_parameters, config.qk_nope_head_dim + config.qk_rope_head_dim)
@@ -105,6 +104,7 @@ class DeepseekV3Decoder:
         count = config.num_hidden_layers
         self._layers = tuple(_layer(config, source, f"model.layers.{i}.", i) for i in range(count))
         self.windows = (None,) * count
+        self.kv_heads = (1,) * count
         self.widths = (config.kv_lora_rank + config.qk_rope_head_dim,) * count
 
     def hidden(self, tokens: Tensor, step: Step) -> Tensor:

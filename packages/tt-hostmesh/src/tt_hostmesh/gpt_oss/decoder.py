@@ -58,7 +58,6 @@ class GptOssDecoder:
         """`config`: transformers' GptOssConfig. Raises ValueError for what the model cannot do, KeyError for a tensor
         that the checkpoint lacks: quantised experts are not read."""
         self.vocab_size: int = config.vocab_size
-        self.num_kv_heads: int = config.num_key_value_heads
         self._head_dim: int = config.head_dim
         self._eps: float = config.rms_norm_eps
         self._picks: int = config.num_experts_per_tok
@@ -70,7 +69,8 @@ class GptOssDecoder:
             _layer(config, source, f"model.layers.{i}.", kind) for i, kind in enumerate(config.layer_types)
         )
         self.windows = tuple(layer.window for layer in self._layers)
-        self.widths = (2 * self.num_kv_heads * self._head_dim,) * len(self._layers)
+        self.kv_heads: tuple[int, ...] = (config.num_key_value_heads,) * len(self._layers)
+        self.widths = (2 * config.num_key_value_heads * self._head_dim,) * len(self._layers)
 
     def hidden(self, tokens: Tensor, step: Step) -> Tensor:
         """float32 [n, q, hidden] behind the last layer; tokens int64 [n, q]."""

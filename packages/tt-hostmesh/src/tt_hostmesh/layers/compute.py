@@ -14,13 +14,14 @@ from tt_hostmesh.layers.step import Step
 class Decoder(Protocol):
     """The arithmetic of one model, float32.
 
-    windows: for each layer, positions that it looks back at, its own included; None: all
-    widths:  for each layer, floats that it keeps of a position
+    windows:  for each layer, positions that it looks back at, its own included; None: all
+    kv_heads: for each layer, heads of what it keeps
+    widths:   for each layer, floats that it keeps of a position
     """
 
     vocab_size: int
-    num_kv_heads: int
     windows: tuple[int | None, ...]
+    kv_heads: tuple[int, ...]
     widths: tuple[int, ...]
 
     def hidden(self, tokens: Tensor, step: Step) -> Tensor:
@@ -43,7 +44,8 @@ class LayeredCompute:
         self.top_logprobs = top_logprobs
         self._all_positions = all_positions
         self.vocab_size = decoder.vocab_size
-        self.num_kv_heads = decoder.num_kv_heads
+        self.num_kv_heads = decoder.kv_heads[0]
+        self.kv_heads = decoder.kv_heads
         self.windows = decoder.windows
         self._decoder = decoder
         self._cache: LayeredCache | None = None

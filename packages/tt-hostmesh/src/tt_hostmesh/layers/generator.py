@@ -64,8 +64,8 @@ class LayeredGenerator(HostGenerator):
         pools = {(shape[0], shape[2]) for shape, _, _ in layers}
         if len(pools) != 1:
             raise ValueError(f"layers have different numbers or sizes of blocks: {sorted(pools)}")
-        for shape, _, _ in layers:
-            self._require_heads(shape)
+        for (shape, _, _), heads in zip(layers, self._device.kv_heads, strict=True):
+            self._require_heads(shape, heads)
         ((num_blocks, block_size),) = pools
         buffers = [buffer for _, _, buffer in layers]
         layout = KVLayout(self._placement.lanes, num_blocks, block_size)

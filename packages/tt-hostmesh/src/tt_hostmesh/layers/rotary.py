@@ -15,7 +15,7 @@ class Rotary:
 
     def __init__(self, rope: Mapping[str, Any], dim: int, length: int) -> None:
         """Raises ValueError for a rope type that is not supported."""
-        inverse, factor = _yarn(rope, dim) if rope["rope_type"] == "yarn" else (inverse_frequencies(rope, dim), 1.0)
+        inverse, factor = _frequencies(rope, dim)
         angles = torch.outer(torch.arange(length).float(), inverse)
         self._cos, self._sin = angles.cos() * factor, angles.sin() * factor
 
@@ -24,6 +24,22 @@ class Rotary:
         cos, sin = self._cos[positions][:, :, None], self._sin[positions][:, :, None]
         first, second = heads.chunk(2, -1)
         return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
+
+
+def _frequencies(rope: Mapping[str, Any], dim: int) -> tuple[Tensor, float]:
+    """float32 [dim / 2], and the attention factor."""
+    kind = rope["rope_type"]
+    if kind == "yarn":
+        return _yarn(rope, dim)
+    return _proportional(rope, dim) if kind == "proportional" else inverse_frequencies(rope, dim), 1.0
+
+
+def _proportional(rope: Mapping[str, Any], dim: int) -> Tensor:
+    """Only the first part of the elements turns, as fast as in a whole head; the others stand still."""
+    turning = int(rope.get("partial_rotary_factor", 1.0) * dim // 2)
+    inverse = torch.zeros(dim // 2)
+    inverse[:turning] = rope["rope_theta"] ** -(torch.arange(0, 2 * turning, 2, dtype=torch.float32) / dim)
+    return inverse / rope.get("factor", 1.0)
 
 
 def _yarn(rope: Mapping[str, Any], dim: int) -> tuple[Tensor, float]:

@@ -30,3 +30,19 @@ def layer_specs(vllm_config: VllmConfig) -> dict[str, KVCacheSpec]:
         )
         for i, kind in enumerate(config.layer_types)
     }
+
+
+def shaped_specs(vllm_config: VllmConfig) -> dict[str, KVCacheSpec]:
+    """One specification a layer that keeps all its blocks, by the checkpoint's heads and head size of that layer."""
+    model = vllm_config.model_config
+    config: Any = model.hf_text_config
+    specs: dict[str, KVCacheSpec] = {}
+    for i in range(len(config.layer_types)):
+        own = config.per_layer_config[i]
+        specs[f"model.layers.{i}.self_attn"] = FullAttentionSpec(
+            block_size=vllm_config.cache_config.block_size,
+            num_kv_heads=own.num_key_value_heads,
+            head_size=own.head_dim,
+            dtype=model.dtype,
+        )
+    return specs

@@ -1,0 +1,1 @@
+"""Gemma 3 and 4, text: sliding and full attention by turns."""

@@ -1,0 +1,46 @@
+"""Gemma as the plugin registers it."""
+
+from typing import Any, ClassVar
+
+from tt_hostmesh.gemma.decoder import GemmaDecoder
+from tt_hostmesh.gemma.weights import GemmaCheckpoint
+from tt_hostmesh.layers.generator import LayeredGenerator
+from tt_hostmesh.llama.weights import Checkpoint
+
+
+class Gemma3ForCausalLM(LayeredGenerator):
+    """Gemma 3 checkpoints from a local Hugging Face directory, float32, any lane count the mesh allows.
+
+    More than tt-metal's class can: it takes chunks and cached prefixes. Text only: of a checkpoint with a vision tower
+    (Gemma3ForConditionalGeneration) the language model is served.
+    """
+
+    release: ClassVar[int] = 3
+
+    @classmethod
+    def decoder(cls, config: Any, source: Checkpoint, max_seq_len: int) -> GemmaDecoder:
+        """See LayeredGenerator."""
+        return GemmaDecoder(GemmaCheckpoint(cls.release, config, source, max_seq_len).weights())
+
+
+class Gemma4ForCausalLM(Gemma3ForCausalLM):
+    """Dense Gemma 4 checkpoints without embeddings by layer, text only, otherwise as Gemma 3.
+
+    As tt-metal's class has it by default: KV cache groups are off. Layers differ in heads and head size, keep all their
+    blocks, and have one page table; no cached prefixes.
+    """
+
+    release: ClassVar[int] = 4
+    _HYBRID_KV_CACHE_GROUPS_ENABLED: ClassVar[bool] = False
+    model_capabilities: ClassVar[dict[str, Any]] = {
+        "supports_async_decode": True,
+        "supports_sample_on_device": True,
+        "supports_chunked_prefill": True,
+    }
+
+    @classmethod
+    def get_kv_cache_spec(cls, vllm_config: Any) -> dict[str, Any] | None:
+        """Full attention for every layer, each in its own shape."""
+        from tt_hostmesh.vllm.kv_spec import shaped_specs
+
+        return shaped_specs(vllm_config)

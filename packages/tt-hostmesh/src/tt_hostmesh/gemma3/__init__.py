@@ -1,1 +1,0 @@
-"""Gemma 3, text: sliding and full attention by turns."""

@@ -1,0 +1,24 @@
+"""Layers whose heads differ in number and size: a cache of its own for each, one page table."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "packages" / "tt-hostmesh" / "tests"))
+
+from family import TEXT_ONLY, Family, turned_off
+from layered_checkpoints import VOCABULARY, write_gemma4
+from mixture import mixture
+from plain_reference import TransformersReference
+
+FAMILY = Family(
+    name="gemma4",
+    label="Gemma 4 with its KV cache groups off: layers of different heads share a page table",
+    architecture="Gemma4ForCausalLM",
+    target="tt_hostmesh.gemma.generator:Gemma4ForCausalLM",
+    write=write_gemma4,
+    reference=TransformersReference,
+    requests=mixture(VOCABULARY),
+    cells={"prefix cache": turned_off("prefix_caching", "Prefix caching is not supported"), "images": TEXT_ONLY},
+)
