@@ -185,6 +185,16 @@ def test_a_model_that_puts_out_blocks_and_cannot_end_a_request_is_refused(bundle
         configure()
 
 
+def test_recurrent_layers_keep_one_state_a_request_once_prefix_caching_is_off(configure, checkpoint):
+    """vLLM aligned the states' blocks with the cache's before any hook ran. Fails when only the flag is turned off."""
+    model = checkpoint(architectures=["TTQwen3_5ForCausalLM"], model_type="qwen3_5_text")
+    for _ in range(2):
+        config = configure(model, enable_prefix_caching=True, max_model_len=512)
+    cache = config.cache_config
+    settled = (cache.enable_prefix_caching, cache.mamba_cache_mode, cache.mamba_block_size, cache.block_size)
+    assert settled == (False, "none", 512, 64)
+
+
 def test_what_a_model_declares_of_its_blocks_reaches_scheduler_and_worker(configure, monkeypatch):
     monkeypatch.setenv(
         "TT_MODEL_CLASS_OVERRIDES",

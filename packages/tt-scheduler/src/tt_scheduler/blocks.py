@@ -73,8 +73,13 @@ NEUTRAL: Mapping[str, Any] = {
     "frequency_penalty": 0.0,
     "repetition_penalty": 1.0,
     "seed": None,
+    "logprobs": None,
+    "logit_bias": None,
+    "min_tokens": 0,
+    "allowed_token_ids": None,
 }
-"""Sampling parameters that have no effect on blocks, which the model samples by its own rule."""
+"""Sampling parameters that have no effect on blocks, which the model samples by its own rule. The last four are refused
+at the front; what comes past it must not stop the engine."""
 
 
 def ends_in_flight(known: int, in_flight: int, ends_at: int, max_model_len: int) -> bool:
