@@ -16,11 +16,13 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "packages" / "tt-hostmesh" / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "packages" / "tt-worker" / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import qwen2_5_vl_family as vision
-from layered_checkpoints import VOCABULARY, write_deepseek_v3, write_gemma3, write_gpt_oss
+from layered_checkpoints import VOCABULARY, write_deepseek_v3, write_gemma3, write_gemma4, write_gpt_oss
 from ledger_model import BLOCK
+from qwen3_5_family import write as write_qwen3_5
 from random_engine import Asked, Engine, Scenario, Subject
 from tiny import save_llama
 
@@ -36,16 +38,15 @@ KEPT = WINDOW + BLOCK - 1
 
 @dataclass(frozen=True)
 class Fuzzed:
-    """A family's model. windows, layer_groups: as in Subject; heads, head_size: of its cache; sees: it
-    takes images; reference: transformers' class."""
+    """A family's model. shapes: heads and head size of each layer's cache; windows, layer_groups, alignment: as in
+    Subject; sees: it takes images; reference: transformers' class."""
 
     target: str
     write: Callable[[Path], Any]
-    layers: int
-    heads: int = 2
-    head_size: int = 16
+    shapes: tuple[tuple[int, int], ...]
     windows: tuple[int | None, ...] = (None,)
     layer_groups: tuple[int, ...] = ()
+    alignment: int = BLOCK
     sees: bool = False
     reference: str = "AutoModelForCausalLM"
 
@@ -75,29 +76,36 @@ SIGHT = {
 
 FUZZED = {
     "llama": Fuzzed(
-        "tt_hostmesh.llama.generator:LlamaForCausalLM", lambda folder: save_llama(folder, vocab_size=VOCABULARY), 3
+        "tt_hostmesh.llama.generator:LlamaForCausalLM",
+        lambda folder: save_llama(folder, vocab_size=VOCABULARY),
+        ((2, 16),) * 3,
     ),
     "gemma3": Fuzzed(
         "tt_hostmesh.gemma.generator:Gemma3ForCausalLM",
         lambda folder: write_gemma3(folder, window=WINDOW),
-        6,
+        ((2, 16),) * 6,
         windows=(None, KEPT),
         layer_groups=(1, 1, 1, 1, 1, 0),
+    ),
+    "gemma4": Fuzzed(
+        "tt_hostmesh.gemma.generator:Gemma4ForCausalLM",
+        lambda folder: write_gemma4(folder, window=WINDOW),
+        (*((2, 16),) * 5, (1, 32)),
+        layer_groups=(0,) * 6,
     ),
     "gpt_oss": Fuzzed(
         "tt_hostmesh.gpt_oss.generator:GptOssForCausalLM",
         lambda folder: write_gpt_oss(folder, window=WINDOW),
-        4,
+        ((2, 16),) * 4,
         windows=(None, KEPT),
         layer_groups=(1, 0, 1, 0),
     ),
-    "deepseek_v3": Fuzzed(
-        "tt_hostmesh.deepseek_v3.generator:DeepseekV3ForCausalLM", write_deepseek_v3, 3, heads=1, head_size=32
-    ),
+    "deepseek_v3": Fuzzed("tt_hostmesh.deepseek_v3.generator:DeepseekV3ForCausalLM", write_deepseek_v3, ((1, 32),) * 3),
+    "qwen3_5": Fuzzed("tt_hostmesh.qwen3_5.generator:Qwen35ForCausalLM", write_qwen3_5, ((2, 16),) * 2, alignment=1),
     "qwen2_5_vl": Fuzzed(
         "tt_hostmesh.qwen2_5_vl.generator:Qwen25VL",
         vision.write,
-        3,
+        ((2, 16),) * 3,
         sees=True,
         reference="Qwen2_5_VLForConditionalGeneration",
     ),
@@ -142,16 +150,19 @@ def served(fuzzed: Fuzzed, config: Any, scenario: Scenario) -> Iterator[Subject]
     model = presented.initialize_vllm_model(
         config, mesh, Engine.ROWS, max_seq_len=POSITIONS, tt_data_parallel=scenario.lanes
     )
-    shape = (scenario.blocks, fuzzed.heads, BLOCK, fuzzed.head_size)
+    shapes = [(scenario.blocks, heads, BLOCK, size) for heads, size in fuzzed.shapes]
     groups = fuzzed.layer_groups
     if groups:
         places = [groups[:layer].count(group) for layer, group in enumerate(groups)]
-        cache = model.allocate_kv_cache_per_layer([(shape, torch.bfloat16, place) for place in places])
+        layers = [(shape, torch.bfloat16, place) for shape, place in zip(shapes, places, strict=True)]
+        cache = model.allocate_kv_cache_per_layer(layers)
     else:
-        cache = model.allocate_kv_cache(shape, torch.bfloat16, fuzzed.layers)
+        cache = model.allocate_kv_cache(shapes[0], torch.bfloat16, len(shapes))
     sight: dict[str, Any] = SIGHT if fuzzed.sees else {"words": VOCABULARY}
     vocabulary = vision.VOCABULARY if fuzzed.sees else VOCABULARY
-    yield Subject(model, vocabulary, fuzzed.windows, groups or (0,), BLOCK, cache, runtime.event_synchronize, **sight)
+    yield Subject(
+        model, vocabulary, fuzzed.windows, groups or (0,), fuzzed.alignment, cache, runtime.event_synchronize, **sight
+    )
     for submesh in mesh.get_submeshes():
         runtime.close_mesh_device(submesh)
     runtime.close_mesh_device(mesh)
