@@ -2,9 +2,11 @@
 
 from typing import Any, ClassVar
 
+import torch
+
 from tt_hostmesh.adapter.generator import HostGenerator
 from tt_hostmesh.adapter.lanes import place
-from tt_hostmesh.errors import HostMeshError
+from tt_hostmesh.errors import ContractError, HostMeshError
 from tt_hostmesh.llama.generator import OPTIMIZATIONS
 from tt_hostmesh.mesh import HostMesh
 from tt_hostmesh.qwen3_5.config import Qwen35Config
@@ -48,3 +50,25 @@ class Qwen35ForCausalLM(HostGenerator):
         placement = place(mesh_device, max_batch_size, max_seq_len, tt_data_parallel)
         weights = mesh_device.submit(lambda: load_weights(hf_config._name_or_path, config), "load weights").result()
         return cls(Qwen35Compute(config, weights, max_seq_len, max_batch_size), placement)
+
+
+class Qwen35ForConditionalGeneration(Qwen35ForCausalLM):
+    """The same for checkpoints with a vision tower, which is left alone: text only, with rotary deltas of 0.
+
+    So is tt-metal's class for batches: in three axes or in one, text has the same positions (tt-metal contract 2).
+    """
+
+    def prefill_forward(self, *args: Any, **keywords: Any) -> Any:
+        """That of HostGenerator, and deltas int64 [n, 1] behind it."""
+        out = super().prefill_forward(*args, **keywords)
+        return out, torch.zeros(len(keywords["prompt_lens"]), 1, dtype=torch.int64)
+
+    def decode_forward(self, *args: Any, rope_deltas_all_users: list[int] | None = None, **keywords: Any) -> Any:
+        """That of HostGenerator. Raises ContractError for a delta that no prefill of this model gave."""
+        if any(rope_deltas_all_users or ()):
+            raise ContractError(
+                f"{type(self).__name__}.decode_forward",
+                "1.6",
+                f"rope_deltas_all_users {rope_deltas_all_users} are not 0",
+            )
+        return super().decode_forward(*args, **keywords)
