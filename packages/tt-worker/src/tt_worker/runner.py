@@ -201,8 +201,9 @@ class Runner:
             inputs.tokens[rows, 0] = [state.token_at(state.computed) for state in states]
         self._prefills.wait()
         histories = self._samplers.histories.view() if penalised else None
-        turned = now.layout == self._turned
-        deltas = None if turned else rope_list({state.row: state.rope_delta for state in everyone.batch.states})
+        deltas = None
+        if self._adapter.mrope and now.layout != self._turned:
+            deltas = rope_list({state.row: state.rope_delta for state in everyone.batch.states})
         submit = self._adapter.submit_decode
         outcome = self._limit.call(_DECODE, lambda: submit(inputs, sampling, plan, histories, deltas))
         self._planner.accept(now)
