@@ -434,6 +434,22 @@ CASES = {
             warn=True,
         )
     ],
+    "whole_budget_for_images": [
+        Case(
+            {
+                "chunked_prefill": True,
+                "supports_chunked_prefill": True,
+                "multimodal": True,
+                "class_multimodal": True,
+                "long_prefill_token_threshold": 32,
+            },
+            ADJUST,
+            "long_prefill_token_threshold=32 would hold back a larger image for ever",
+            {"class_multimodal": False},
+            {"long_prefill_token_threshold": 0},
+            warn=True,
+        )
+    ],
     "encoder_room": [
         Case(
             {

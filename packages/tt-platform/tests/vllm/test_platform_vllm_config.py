@@ -70,6 +70,7 @@ REJECTED = {
 OTHERS = {
     "text_only_class",
     "whole_multimodal_inputs",
+    "whole_budget_for_images",
     "encoder_room",
     "mesh_environment",
     "device_present",
@@ -551,8 +552,10 @@ SIGHT = {
 
 
 def test_images_of_a_class_that_takes_them_are_kept_whole_and_wait_for_nobody(configure, checkpoint):
-    config = configure(checkpoint(**SIGHT), max_num_batched_tokens=128, enable_chunked_prefill=True)
+    launch = {"max_num_batched_tokens": 128, "enable_chunked_prefill": True, "long_prefill_token_threshold": 32}
+    config = configure(checkpoint(**SIGHT), **launch)
     scheduler = config.scheduler_config
+    assert scheduler.long_prefill_token_threshold == 0
     assert scheduler.enable_chunked_prefill
     assert scheduler.disable_chunked_mm_input
     assert scheduler.encoder_cache_size == scheduler.max_num_encoder_input_tokens == 8 * 512

@@ -83,6 +83,20 @@ def whole_multimodal_inputs(facts: ConfigFacts) -> Finding | None:
     )
 
 
+@rule("An image that is kept whole may need the whole budget of a step: long_prefill_token_threshold is cleared.")
+def whole_budget_for_images(facts: ConfigFacts) -> Finding | None:
+    whole = facts.chunked_prefill and facts.class_multimodal and not facts.chunked_multimodal
+    if not whole or facts.long_prefill_token_threshold == 0:
+        return None
+    return adjust(
+        "--long-prefill-token-threshold",
+        facts.long_prefill_token_threshold,
+        f"long_prefill_token_threshold={facts.long_prefill_token_threshold} would hold back a larger image for ever, "
+        "since multimodal inputs are kept whole; clearing it",
+        long_prefill_token_threshold=0,
+    )
+
+
 @rule("No prompt waits for room in vLLM's encoder cache: images go to the model with their prompt, nothing is cached.")
 def encoder_room(facts: ConfigFacts) -> Finding | None:
     needed = facts.max_num_seqs * facts.max_model_len
@@ -149,6 +163,7 @@ RULES = (
     no_prefill_threshold,
     whole_prompt_budget,
     whole_multimodal_inputs,
+    whole_budget_for_images,
     encoder_room,
     chunked_prefill_state,
     async_scheduling,
