@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tt_sampling.host.blocks import Blocks, argmax, split
 from tt_sampling.host.grammar import apply_bitmask
+from tt_sampling.host.greedy import best_of_lines
 from tt_sampling.host.logprobs import Logprobs, Scores, Wanted, gather, log_sums
 from tt_sampling.host.narrow import draw
 from tt_sampling.host.noise import draw_bits
@@ -110,15 +111,10 @@ class HostSampler:
             apply_bitmask(logits, masks.positions, masks.words)
         lines = logits.index_select(0, want.positions) if want is not None and self._raw else None
         self._edit(plan, logits, hooks)
-        blocks = split(logits, fine=plan.fine)
-        tokens = self._greedy(blocks, plan)
-        scaled = plan.draws is not None and hooks is not None and hooks.wants_scaled()
-        if scaled and hooks is not None:
-            logits *= self._scales(plan.rows)
-            hooks.scaled(logits, plan.rows)
-            blocks = split(logits, fine=plan.fine)
-        if plan.draws is not None:
-            self._draw(blocks, plan.draws, scaled, tokens)
+        if plan.draws is None:
+            tokens, scaled = best_of_lines(logits), False
+        else:
+            tokens, scaled = self._random(plan, plan.draws, logits, hooks)
         if want is None:
             return Sampled(tokens, None)
         if lines is not None:
@@ -144,14 +140,19 @@ class HostSampler:
         if hooks is not None:
             hooks.after_penalties(logits, plan.rows)
 
-    def _greedy(self, blocks: Blocks, plan: Plan) -> Tensor:
-        """Tokens int64 [n] with those of the greedy rows in their places."""
-        if plan.greedy is not None and plan.draws is None:
-            return argmax(blocks, plan.greedy)
+    def _random(self, plan: Plan, draws: Draws, logits: Tensor, hooks: Hooks | None) -> tuple[Tensor, bool]:
+        """Tokens int64 [n] of a batch in which some rows draw, and whether `logits` were scaled for a hook."""
+        blocks = split(logits, fine=plan.fine)
         tokens = torch.empty(len(plan.rows), dtype=torch.int64)
         if plan.greedy is not None:
             tokens.index_copy_(0, plan.greedy, argmax(blocks, plan.greedy))
-        return tokens
+        scaled = hooks is not None and hooks.wants_scaled()
+        if scaled and hooks is not None:
+            logits *= self._scales(plan.rows)
+            hooks.scaled(logits, plan.rows)
+            blocks = split(logits, fine=plan.fine)
+        self._draw(blocks, draws, scaled, tokens)
+        return tokens, scaled
 
     def _draw(self, blocks: Blocks, draws: Draws, scaled: bool, tokens: Tensor) -> None:
         """Write one token of every random row into `tokens`."""
