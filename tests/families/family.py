@@ -114,6 +114,7 @@ class Family:
     requests:     twelve of different lengths, some with a common prefix (see requests.py)
     settings:     what all its engines are started with, besides the usual
     few_blocks:   on top of it, a KV cache so small that the twelve requests must be preempted
+    unserved:     why this vLLM release cannot read such a checkpoint; empty: it can
     cells:        what is said of each feature; one that is left out is `Works()`
     """
 
@@ -127,6 +128,7 @@ class Family:
     settings: Run = field(default_factory=Run)
     few_blocks: Run = field(default_factory=lambda: Run(environ={"TT_HOST_MAX_TOKENS_ALL_USERS": "512"}))
     prompt: Callable[[Asked], Any] = token_prompt
+    unserved: Callable[[], str] = lambda: ""
     cells: Mapping[str, Cell] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

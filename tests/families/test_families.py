@@ -62,6 +62,8 @@ def outcome(cell: Cell) -> dict[str, str]:
 
 
 def check(launcher: Launcher, family: Family, feature: str, folder: Path) -> None:
+    if why := family.unserved():
+        pytest.skip(why)
     cell = family.cell(feature)
     if isinstance(cell, Refused):
         check_refused(launcher, family, feature, cell)

@@ -12,8 +12,6 @@ from tt_hostmesh.layers.rotary import Rotary
 from tt_hostmesh.layers.step import Step
 from tt_hostmesh.llama.linear import Linear
 
-SLIDING = "sliding_attention"
-
 
 @dataclass(frozen=True, slots=True)
 class GemmaLayer:

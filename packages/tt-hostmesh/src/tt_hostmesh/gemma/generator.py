@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 from tt_hostmesh.gemma.decoder import GemmaDecoder
 from tt_hostmesh.gemma.weights import GemmaCheckpoint
 from tt_hostmesh.layers.generator import LayeredGenerator
+from tt_hostmesh.layers.kept import Kept
 from tt_hostmesh.llama.weights import Checkpoint
 
 
@@ -39,8 +40,7 @@ class Gemma4ForCausalLM(Gemma3ForCausalLM):
     }
 
     @classmethod
-    def get_kv_cache_spec(cls, vllm_config: Any) -> dict[str, Any] | None:
-        """Full attention for every layer, each in its own shape."""
-        from tt_hostmesh.vllm.kv_spec import shaped_specs
-
-        return shaped_specs(vllm_config)
+    def kept(cls, config: Any) -> list[Kept]:
+        """Every layer keeps all its blocks, each in its own shape."""
+        layers = [config.per_layer_config[index] for index in range(len(config.layer_types))]
+        return [Kept(layer.num_key_value_heads, layer.head_dim) for layer in layers]

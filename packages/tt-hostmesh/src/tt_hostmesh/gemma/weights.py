@@ -5,7 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tt_hostmesh.gemma.decoder import SLIDING, GemmaLayer, GemmaWeights
+from tt_hostmesh.gemma.decoder import GemmaLayer, GemmaWeights
+from tt_hostmesh.layers.kept import SLIDING
 from tt_hostmesh.layers.rotary import Rotary
 from tt_hostmesh.llama.linear import Linear
 from tt_hostmesh.llama.weights import Checkpoint

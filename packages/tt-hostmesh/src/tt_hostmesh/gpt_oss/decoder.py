@@ -9,12 +9,12 @@ from torch import Tensor
 
 from tt_hostmesh.layers.attention import attend, seen_heads
 from tt_hostmesh.layers.experts import mix
+from tt_hostmesh.layers.kept import SLIDING
 from tt_hostmesh.layers.rotary import Rotary
 from tt_hostmesh.layers.step import Step
 from tt_hostmesh.llama.linear import Linear
 from tt_hostmesh.llama.weights import Checkpoint
 
-SLIDING = "sliding_attention"
 LIMIT, SHARPNESS = 7.0, 1.702
 """Of the experts' gate: values beyond the first are cut, the second steepens its sigmoid."""
 

@@ -8,6 +8,7 @@ import torch
 from tt_hostmesh.adapter.compute import KVLayout
 from tt_hostmesh.adapter.generator import HostGenerator
 from tt_hostmesh.layers.compute import Decoder, LayeredCompute
+from tt_hostmesh.layers.kept import Kept, kept_by_layer
 from tt_hostmesh.llama.generator import placed
 from tt_hostmesh.llama.weights import Checkpoint
 
@@ -51,7 +52,12 @@ class LayeredGenerator(HostGenerator):
         """vLLM's specification of each layer's cache, by layer name: sliding windows where a layer has one."""
         from tt_hostmesh.vllm.kv_spec import layer_specs
 
-        return layer_specs(vllm_config)
+        return layer_specs(vllm_config, cls.kept(vllm_config.model_config.hf_text_config))
+
+    @classmethod
+    def kept(cls, config: Any) -> list[Kept]:
+        """What each layer of a transformers text configuration keeps."""
+        return kept_by_layer(config)
 
     def allocate_kv_cache_per_layer(self, layers: Sequence[tuple[Sequence[int], torch.dtype, int]]) -> list[object]:
         """One cache a lane; the caller hands the list back with every call.
