@@ -202,6 +202,14 @@ def test_what_a_model_declares_of_its_blocks_reaches_scheduler_and_worker(config
         "LlamaForCausalLM=tt_hostmesh.blocks.generator:AdaptiveBlockLlamaForCausalLM",
     )
     config = configure(additional_config={"tt": {"sample_on_device_mode": "all"}})
+    from vllm import SamplingParams
+    from vllm.exceptions import VLLMValidationError
+
+    from tt_platform.vllm.platform import TTPlatform
+
+    config.model_config.max_model_len = 96  # as vLLM does when it has fitted -1 to the pool
+    with pytest.raises(VLLMValidationError, match="allowed 32 or less, as max_model_len is 96"):
+        TTPlatform.validate_request({"prompt_token_ids": [1] * 40}, SamplingParams(max_tokens=40))
     said = {"width": 8, "adaptive": True, "max_prompt": 200, "extent": 0}
     assert config.additional_config["_tt_block_output"] == said
     assert config.cache_config.enable_prefix_caching is False

@@ -42,6 +42,12 @@ def block_launch(vllm_config: VllmConfig) -> BlockLaunch | None:
     return BlockLaunch(blocks.width, vllm_config.model_config.max_model_len) if blocks.blocks else None
 
 
+def pools(vllm_config: VllmConfig | None) -> bool:
+    """Whether the launch embeds prompts and generates nothing."""
+    model = None if vllm_config is None else vllm_config.model_config
+    return model is not None and model.runner_type == "pooling"
+
+
 def put(vllm_config: VllmConfig, key: str, value: object) -> None:
     """Store an entry. The mapping is replaced, not changed: it may be the operator's own."""
     vllm_config.additional_config = {**entries(vllm_config), key: value}

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from vllm.platforms.interface import Platform, PlatformEnum
 
-from tt_platform.admission import BlockLaunch, refuse_request
+from tt_platform.admission import refuse_request
 from tt_platform.options import TTOptions
 from tt_platform.presence import GIVEN_BACK
 from tt_platform.rules import settle
 from tt_platform.vllm._compat import request_error
 from tt_platform.vllm.activate import pin_v1_runner
-from tt_platform.vllm.additional import block_launch
+from tt_platform.vllm.additional import block_launch, pools
 from tt_platform.vllm.apply import apply_changes, log_findings, prefix_architectures
 from tt_platform.vllm.device import check_device
 from tt_platform.vllm.facts import config_facts
@@ -36,9 +36,9 @@ class TTPlatform(Platform):
     simple_compile_backend = "eager"
     dist_backend = "gloo"
 
-    _blocks: ClassVar[BlockLaunch | None] = None
-    _pools: ClassVar[bool] = False
-    """Of the last configuration of this process: vLLM tells nothing of it when it asks about a request."""
+    _launch: ClassVar[VllmConfig | None] = None
+    """The last configuration of this process: vLLM tells nothing of it when it asks about a request, and fits
+    `--max-model-len -1` in it later."""
 
     @classmethod
     def pre_register_and_update(cls, parser: Any = None) -> None:
@@ -63,8 +63,7 @@ class TTPlatform(Platform):
         settled = settle(config_facts(vllm_config, options, served, check_device(vllm_config)))
         log_findings(settled.findings)
         apply_changes(vllm_config, settled.changes)
-        cls._blocks = block_launch(vllm_config)
-        cls._pools = model is not None and model.runner_type == "pooling"
+        cls._launch = vllm_config
         prefix_architectures(vllm_config)
         resolve_rank_groups(vllm_config)
 
@@ -80,7 +79,8 @@ class TTPlatform(Platform):
         Raises:
             ValueError: vLLM answers HTTP 400 with the parameter's name; the engine is not touched.
         """
-        refusal = refuse_request(request_facts(processed_inputs, params), cls._blocks, pools=cls._pools)
+        blocks = None if cls._launch is None else block_launch(cls._launch)
+        refusal = refuse_request(request_facts(processed_inputs, params), blocks, pools=pools(cls._launch))
         if refusal is not None:
             raise request_error(refusal.message, refusal.parameter)
 
