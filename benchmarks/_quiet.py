@@ -2,6 +2,7 @@
 
 import os
 import resource
+import time
 import timeit
 from pathlib import Path
 
@@ -13,11 +14,11 @@ class Neighbours:
     """What other processes computed between the making of this object and `cores`."""
 
     def __init__(self) -> None:
-        self._all, self._own, self._elapsed = _busy_seconds(), _own_seconds(), os.times().elapsed
+        self._all, self._own, self._elapsed = _busy_seconds(), _own_seconds(), time.monotonic()
 
     def cores(self) -> float:
         """Cores that others kept busy, on average; of children, those that have ended count as own."""
-        elapsed = os.times().elapsed - self._elapsed
+        elapsed = time.monotonic() - self._elapsed
         others = (_busy_seconds() - self._all) - (_own_seconds() - self._own)
         return max(0.0, others / elapsed)
 
