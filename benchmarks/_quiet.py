@@ -27,8 +27,8 @@ class Neighbours:
         cores = self.cores()
         quotable = "" if cores <= ALLOWED else " **The machine was not quiet: these figures are not to be quoted.**"
         return (
-            f"Meanwhile other processes used {cores:.2f} cores; a turn of an empty Python loop took {loop_ns():.0f} ns, "
-            f"which says how fast the machine was.{quotable}"
+            f"Meanwhile other processes used {cores:.2f} cores; an empty Python loop took {loop_ns():.0f} ns a turn, "
+            f"which tells its speed.{quotable}"
         )
 
 
