@@ -208,6 +208,18 @@ def gap_table(spans: Sequence[Span], windows: dict[str, Window]) -> Iterator[str
 
 # The report
 
+BOUNDS = """
+## What bounds it
+
+* start to prefill: vLLM's front end takes in 128 requests, and the engine the first of them.
+* prefill to decode: the decode step after a prefill takes its tokens from the host. Between the two lie the answer's way
+  through a thread, its tokens, the step's inputs and the submit: small Python and small tensors, with cold caches.
+* prefill to prefill: the second call's arguments. A prefill call blocks, so its preparation cannot overlap the first.
+* decode to decode, with logprobs: one request that asks moves the step to the host. Before the next step can be submitted,
+  the host must read the logits of all rows (6.3 MB here) for their best tokens. The logprobs are worked out later. With 5 ms
+  steps the rest of the engine's work for a step hardly fits beside one.
+"""
+
 
 def busy_table(windows: dict[Case, Window], spans: dict[float, list[Span]]) -> Iterator[str]:
     yield "| load | decode step, ms | busy, % | goal | met | incumbent | exact |"
@@ -246,6 +258,7 @@ def report(cases: Sequence[Case], steps: int) -> Iterator[str]:
             names = {case.name: window for case, window in windows.items() if case.decode_ms == decode_ms}
             yield from ("", f"## Where the device waited, {decode_ms:g} ms steps", "")
             yield from gap_table(own, names)
+        yield from ("", *BOUNDS.strip("\n").splitlines())
         if steps:
             yield from host_table(host_cost(folder, steps), steps)
 
