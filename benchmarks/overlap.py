@@ -212,12 +212,12 @@ BOUNDS = """
 ## What bounds it
 
 * start to prefill: vLLM's front end takes in 128 requests, and the engine the first of them.
-* prefill to decode: the decode step after a prefill takes its tokens from the host. Between the two lie the answer's way
-  through a thread, its tokens, the step's inputs and the submit: small Python and small tensors, with cold caches.
+* prefill to decode: the decode step after a prefill takes its tokens from the host. Between the two lie the answer's
+  way through a thread, its tokens, the step's inputs and the submit: small Python and small tensors, with cold caches.
 * prefill to prefill: the second call's arguments. A prefill call blocks, so its preparation cannot overlap the first.
-* decode to decode, with logprobs: one request that asks moves the step to the host. Before the next step can be submitted,
-  the host must read the logits of all rows (6.3 MB here) for their best tokens. The logprobs are worked out later. With 5 ms
-  steps the rest of the engine's work for a step hardly fits beside one.
+* decode to decode, with logprobs: one request that asks moves the step to the host. Before the next step can be
+  submitted, the host must read the logits of all rows (6.3 MB here) for their best tokens. The logprobs are worked out
+  later. With 5 ms steps the rest of the engine's work for a step hardly fits beside one.
 """
 
 
