@@ -111,7 +111,7 @@ class LedgerModel:
     def _begin(self, slot: int) -> None:
         self.memory[slot] = self.remembered[slot] = 0
 
-    def _next(self, tables: list[np.ndarray], row: int, slot: int, end: int, delta: int) -> int:
+    def _next(self, tables: list[np.ndarray], row: int, slot: int, end: int, delta: int = 0) -> int:
         read = [self.cache[table[row, : -(-end // BLOCK)]].reshape(-1)[:end].tolist() for table in tables]
         more = read[1][-self.window :] if self.window else []
         more += [self.memory[slot]] if self.recurrent else []
