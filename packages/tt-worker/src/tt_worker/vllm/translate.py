@@ -149,7 +149,7 @@ def runner_output(result: StepResult) -> ModelRunnerOutput:
     output = TTModelRunnerOutput(
         req_ids=list(result.request_ids),
         req_id_to_index={request_id: i for i, request_id in enumerate(result.request_ids)},
-        sampled_token_ids=[list(ids) for ids in result.token_ids],
+        sampled_token_ids=list(result.token_ids),
         logprobs=result.logprobs,
         prompt_logprobs_dict={},
         pooler_output=None,
