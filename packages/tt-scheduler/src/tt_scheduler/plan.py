@@ -39,10 +39,12 @@ class Outcome:
 
     tokens:     scheduled tokens
     preempted:  whether it took the KV cache of a running request away
+    requests:   scheduled requests, for the log
     """
 
     tokens: int
     preempted: bool = False
+    requests: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +52,7 @@ class Step:
     """A step that ran. `ms` is a forecast until `PhasePolicy.observe` replaces it by the measured time.
 
     tokens:     scheduled tokens
+    requests:   scheduled requests, for the log
     kept:       requests that could have decoded in this step (count)
     ms:         duration in milliseconds; 0 while nothing is known
     """
@@ -58,3 +61,4 @@ class Step:
     tokens: int
     kept: int = 0
     ms: float = 0.0
+    requests: int = 0

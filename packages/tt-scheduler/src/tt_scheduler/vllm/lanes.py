@@ -56,7 +56,8 @@ class TTLaneCoordinator(SchedulerInterface):
         def attempt(permit: Pass) -> Outcome:
             permits = lane_permits(permit, demands, [log.preempted for log in passes], self._pacing.chunking.quantum)
             outcomes = [log.run(own, throttle_prefills) for log, own in zip(passes, permits, strict=True)]
-            return Outcome(sum(outcome.tokens for outcome in outcomes))
+            tokens, requests = (sum(counts) for counts in zip(*((o.tokens, o.requests) for o in outcomes), strict=True))
+            return Outcome(tokens, requests=requests)
 
         step = self._pacing.step(sum(demands, NO_DEMAND), attempt)
         parts = [log.kept() for log in passes]

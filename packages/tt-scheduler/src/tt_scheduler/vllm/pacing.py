@@ -57,9 +57,8 @@ class Pacing:
     def step(self, demand: Demand, attempt: Callable[[Pass], Outcome]) -> Step:
         """Run one step through the policy."""
         step = self.policy.step(demand, attempt)
-        # One token a request: the tokens of a decode step are its rows.
-        if step.phase is Phase.DECODE and step.tokens > self._widest:
-            self._widest = step.tokens
+        if step.phase is Phase.DECODE and step.requests > self._widest:
+            self._widest = step.requests
             logger.info("TT scheduler: widest decode batch reached %d request row(s)", self._widest)
         return step
 

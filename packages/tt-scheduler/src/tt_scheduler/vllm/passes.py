@@ -178,7 +178,7 @@ class PassLog:
             self.preempted = True
             self._scheduled_before -= result.preempted_req_ids
         self.output = result if self.output is None else carry_over(self.output, result)
-        return Outcome(result.total_num_scheduled_tokens, self.preempted)
+        return Outcome(result.total_num_scheduled_tokens, self.preempted, len(result.num_scheduled_tokens))
 
     def kept(self) -> SchedulerOutput:
         """The output of the step. Raises RuntimeError when the policy made no pass at all."""
