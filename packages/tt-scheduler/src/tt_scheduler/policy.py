@@ -65,7 +65,8 @@ class PhasePolicy:
                 permit = self.permit(demand, other)
                 outcome = attempt(permit.closed() if outcome.preempted else permit)
             phase = other
-        ran = Step(phase if outcome.tokens else Phase.EMPTY, outcome.tokens, demand.decodable, requests=outcome.requests)
+        phase = phase if outcome.tokens else Phase.EMPTY
+        ran = Step(phase, outcome.tokens, demand.decodable, requests=outcome.requests)
         self.interleave.record(demand, ran.phase)
         if self.target is not None:
             self.target.record(demand, ran)
