@@ -33,7 +33,7 @@ FAMILY = Family(
     write=write_gpt_oss,
     reference=TransformersReference,
     requests=mixture(VOCABULARY),
-    few_blocks=Run(environ={"TT_HOST_MAX_TOKENS_ALL_USERS": "64"}),
+    few_blocks=Run({"max_num_seqs": 5}, environ={"TT_HOST_MAX_TOKENS_ALL_USERS": "1"}),
     cells={
         "chunks": turned_off("chunked_prefill", "Chunked prefill is not supported"),
         "prefix cache": turned_off("prefix_caching", "Prefix caching is not supported"),
