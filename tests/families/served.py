@@ -47,8 +47,8 @@ def _same(one: Asked, other: Asked) -> bool:
 
 @dataclass
 class Served:
-    """A running engine of a family. messages: what our loggers said since its launch began; outputs: vLLM's, of the
-    last call."""
+    """A running engine of a family. messages: what the platform's rules said since its launch began; outputs: vLLM's,
+    of the last call."""
 
     family: Family
     engine: Engine
@@ -82,13 +82,17 @@ class Served:
         return [output.outputs[0] for output in self.outputs]
 
 
-class _Kept(logging.Handler):
+class _Kept(logging.Filter):
+    """Keeps what a logger says. No handler: vLLM sets up its loggers with a process's first engine, and those below them
+    lose their handlers then."""
+
     def __init__(self) -> None:
-        super().__init__(logging.INFO)
+        super().__init__()
         self.messages: list[str] = []
 
-    def emit(self, record: logging.LogRecord) -> None:
+    def filter(self, record: logging.LogRecord) -> bool:
         self.messages.append(record.getMessage())
+        return True
 
 
 class Launcher:
@@ -120,8 +124,9 @@ class Launcher:
     def _start(self, family: Family, run: Run) -> Served:
         checkpoint, answers = self._checkpoint(family)
         log = _Kept()
-        logging.getLogger("vllm.tt").addHandler(log)
-        self._stack.callback(logging.getLogger("vllm.tt").removeHandler, log)
+        rules = logging.getLogger("vllm.tt.platform")
+        rules.addFilter(log)
+        self._stack.callback(rules.removeFilter, log)
         whole = run.over(family.settings).over(USUAL)
         engine = self._stack.enter_context(launched(whole, checkpoint, self._folder("steps")))
         return Served(family, engine, answers, log.messages)
