@@ -83,8 +83,8 @@ class Served:
 
 
 class _Kept(logging.Filter):
-    """Keeps what a logger says. No handler: vLLM sets up its loggers with a process's first engine, and those below them
-    lose their handlers then."""
+    """Keeps what a logger says. No handler: vLLM sets up its loggers with a process's first engine, and those below
+    them lose their handlers then."""
 
     def __init__(self) -> None:
         super().__init__()
