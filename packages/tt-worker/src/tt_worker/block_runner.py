@@ -10,7 +10,6 @@ import numpy as np
 from tt_scheduler.blocks import BlockOutput
 from tt_worker.decoding import DecodeGroup
 from tt_worker.inputs import DecodeInputs
-from tt_worker.reload import DecodeSituation
 from tt_worker.results import Batch
 from tt_worker.runner import Runner
 from tt_worker.step import NOTHING, StepRequest, StepResult
@@ -56,12 +55,7 @@ class BlockRunner(Runner):
         placement = self._samplers.place_decode(rows)
         if not placement.device:
             raise StepError(f"block output is sampled on the device, and {batch.ids} cannot: {placement.names}")
-        now = DecodeSituation(
-            layout=(group.version, group.rows),
-            pages=self._pages.versions,
-            sampling=self._samplers.version,
-            on_device=True,
-        )
+        now = self._situation(group, on_device=True)
         plan = self._planner.plan(now)
         tokens, start_pos = self._buffers.fill(group.index, np.array(lasts, dtype=np.int32))
         inputs = DecodeInputs(tokens, start_pos, self._pages.decode(rows))
