@@ -5,9 +5,10 @@ import random
 import pytest
 import torch
 
-from tt_hostmesh.adapter.images import Image, Placeholder
+from tt_hostmesh.adapter.images import Image
 from tt_hostmesh.errors import ContractError
 from tt_hostmesh.qwen2_5_vl.generator import Qwen25VL
+from tt_hostmesh.qwen2_5_vl.placeholder import PatchPlaceholder
 from tt_hostmesh.qwen2_5_vl.positions import rope_delta, rotary_positions
 from tt_hostmesh.qwen2_5_vl.windows import patch_places, windows
 
@@ -272,7 +273,7 @@ def test_positions_are_those_of_transformers(sight):
         ids, image_grid_thw=torch.stack([grid for _, grid in images]), mm_token_type_ids=(ids == IMAGE).int()
     )
     seen = [Image(pixels, tuple(grid.tolist())) for pixels, grid in images]
-    mine = rotary_positions(ids[0], seen, Placeholder(IMAGE, 2))
+    mine = rotary_positions(ids[0], seen, PatchPlaceholder(IMAGE, 2))
     assert torch.equal(mine, wanted[:, 0])
     assert rope_delta(mine) == delta.item()
 

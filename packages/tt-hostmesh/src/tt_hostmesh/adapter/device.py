@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tt_hostmesh.adapter.compute import Compute, KVLayout, Logits, PerLayerCompute, PrefillRow, StatefulCompute
 from tt_hostmesh.adapter.decode import DecodeCall
-from tt_hostmesh.adapter.images import ImageCompute
+from tt_hostmesh.adapter.images import RopeCompute
 from tt_hostmesh.adapter.lanes import Placement
 from tt_hostmesh.adapter.protocol import DecodeProtocol, stage
 from tt_hostmesh.adapter.readback import Logprobs, Result
@@ -38,7 +38,7 @@ class DeviceSide:
         self._placement = placement
         self._protocol = protocol
         self._state = compute if isinstance(compute, StatefulCompute) else None
-        self._sight = compute if isinstance(compute, ImageCompute) else None
+        self._turns = compute if isinstance(compute, RopeCompute) else None
         self._by_layer = compute if isinstance(compute, PerLayerCompute) else None
         self._top_logprobs: int = getattr(compute, "top_logprobs", 0)
         self._resident = Resident(placement.max_batch_size)
@@ -90,9 +90,9 @@ class DeviceSide:
 
     def prefill(self, call: PrefillCall) -> Any:
         """Logits float32 [n, 1, vocab], or [n, s, vocab] of a model that answers all positions, or (tokens int64
-        [n, 1], logprobs); a model that sees puts its rope deltas, int64 [n, 1], behind either."""
+        [n, 1], logprobs); one with rotary positions in three axes puts rope deltas, int64 [n, 1], behind it."""
         out = self._prefill(call)
-        return out if self._sight is None else (out, self._sight.rope_deltas(call.rows))
+        return out if self._turns is None else (out, self._turns.rope_deltas(call.rows))
 
     def _prefill(self, call: PrefillCall) -> Any:
         logits = self.compute.prefill(call.rows)
@@ -140,7 +140,7 @@ class DeviceSide:
         more: dict[str, Tensor] = {}
         if self._state is not None:
             more["slots"] = rows
-        if self._sight is not None:
+        if self._turns is not None:
             more["rotary"] = positions + self._resident.rope_deltas[rows]
         return self.compute.decode(tokens, positions, blocks, **more)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from tt_hostmesh.adapter.arguments import DecodeArguments, PrefillArguments
 from tt_hostmesh.adapter.compute import Compute, KVLayout, StatefulCompute
 from tt_hostmesh.adapter.device import DeviceSide
-from tt_hostmesh.adapter.images import DECODE_KEYWORD, ImageArguments, ImageCompute
+from tt_hostmesh.adapter.images import DECODE_KEYWORD, ImageArguments, ImageCompute, RopeCompute
 from tt_hostmesh.adapter.lanes import Placement
 from tt_hostmesh.adapter.protocol import DecodeProtocol
 from tt_hostmesh.adapter.readback import DevicePayload, HostPayload, Result
@@ -58,6 +58,7 @@ class HostGenerator:
         self.already_warmed_up_prefill = False
         self._checker = _checker(type(self).__name__, compute, placement, self._protocol)
         self._sees = isinstance(compute, ImageCompute)
+        self._turns = isinstance(compute, RopeCompute)
         self._device = DeviceSide(compute, placement, self._protocol)
         self._kv_cache: list[object] | None = None
         self._released = False
@@ -156,7 +157,8 @@ class HostGenerator:
         tokens int32 [n, max_end] from position 0; page_table int32 [n, W], packed, lane-local ids; prompt_lens and
         start_pos per row; empty_slots: the rows' slots, default 0..n-1.
         Returns logits float32 [n, 1, vocab], or with sampling_params (tokens int64 [n, 1], logprobs float32 [n]).
-        A model that sees takes pixel_values and image_grid_thw too, and puts rope deltas, int64 [n, 1], behind either.
+        A model that sees takes pixel_values and image_grid_thw too; one with rotary positions in three axes puts rope
+        deltas, int64 [n, 1], behind either.
         """
         self._require_usable("prefill_forward")
         images = ImageArguments.take(unknown) if self._sees else None
@@ -184,7 +186,7 @@ class HostGenerator:
         result = self._mesh.submit(lambda: self._device.prefill(call), "prefill").result()
         if self._checker:
             arguments.overwrite_beyond_ends()
-            if self._sees:
+            if self._turns:
                 self._checker.rope_deltas_known(call.slots, result[1])
         return result
 
@@ -215,7 +217,7 @@ class HostGenerator:
         [B, 1, vocab], None); padding rows are 0.
         """
         self._require_usable("decode_forward")
-        deltas = unknown.pop(DECODE_KEYWORD, None) if self._sees else None
+        deltas = unknown.pop(DECODE_KEYWORD, None) if self._turns else None
         per_layer = unknown.pop(PER_LAYER, None) if self._device.layers else None
         arguments = DecodeArguments(
             tokens=tokens,
@@ -303,6 +305,7 @@ def _checker(model: str, compute: Compute, placement: Placement, protocol: Decod
         placement,
         stateful=isinstance(compute, StatefulCompute),
         placeholder=compute.placeholder if isinstance(compute, ImageCompute) else None,
+        turns=isinstance(compute, RopeCompute),
         top_logprobs=getattr(compute, "top_logprobs", 0),
     )
     return ContractChecker(limits)

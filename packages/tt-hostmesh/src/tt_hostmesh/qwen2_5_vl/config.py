@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tt_hostmesh.adapter.images import Placeholder
 from tt_hostmesh.llama.config import LlamaConfig
+from tt_hostmesh.qwen2_5_vl.placeholder import PatchPlaceholder
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Qwen25VLConfig:
     text: LlamaConfig
     vision: VisionConfig
     sections: tuple[int, int, int]
-    placeholder: Placeholder
+    placeholder: PatchPlaceholder
 
     @staticmethod
     def of(hf_config: Any) -> "Qwen25VLConfig":
@@ -72,5 +72,5 @@ class Qwen25VLConfig:
             text=replace(decoder, attention_bias=True, output_bias=False, tie_word_embeddings=tied),
             vision=vision,
             sections=(first, second, third),
-            placeholder=Placeholder(hf_config.image_token_id, vision.merge),
+            placeholder=PatchPlaceholder(hf_config.image_token_id, vision.merge),
         )

@@ -15,7 +15,7 @@ from tt_hostmesh.qwen2_5_vl.weights import Qwen25VLWeights
 
 
 class Qwen25VLCompute(LlamaCompute):
-    """Qwen 2.5-VL in float32 (see adapter.compute.Compute and adapter.images.ImageCompute for the calls)."""
+    """Qwen 2.5-VL in float32 (see adapter.compute.Compute and adapter.images for the calls)."""
 
     def __init__(self, config: Qwen25VLConfig, weights: Qwen25VLWeights, max_seq_len: int) -> None:
         super().__init__(config.text, weights.text, max_seq_len)
@@ -39,7 +39,7 @@ class Qwen25VLCompute(LlamaCompute):
         places = (row.tokens == self.placeholder.token).nonzero()[:, 0]
         used = 0
         for image in row.images:
-            mine = places[used : used + self.placeholder.count(image.grid)]
+            mine = places[used : used + self.placeholder.count(image)]
             used += len(mine)
             if mine[-1] >= row.start:
                 hidden[mine] = self._tower.embed(image)

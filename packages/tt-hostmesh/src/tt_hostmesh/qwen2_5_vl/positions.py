@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from tt_hostmesh.adapter.images import Image, Placeholder
+from tt_hostmesh.adapter.images import Image
+from tt_hostmesh.qwen2_5_vl.placeholder import PatchPlaceholder
 
 
-def rotary_positions(tokens: Tensor, images: Sequence[Image], placeholder: Placeholder) -> Tensor:
+def rotary_positions(tokens: Tensor, images: Sequence[Image], placeholder: PatchPlaceholder) -> Tensor:
     """int64 [3, n]: frame, line and column of each of `tokens`, int64 [n], whose images are `images` in their order.
 
     Raises ValueError when the placeholders in `tokens` are not those of the images: an image was cut, or forgotten.
@@ -20,7 +21,7 @@ def rotary_positions(tokens: Tensor, images: Sequence[Image], placeholder: Place
         following += begin - at
         parts.append(_image(following, image.grid, placeholder.merge))
         following += max(image.grid[1:]) // placeholder.merge
-        at = begin + placeholder.count(image.grid)
+        at = begin + placeholder.count(image)
     parts.append(_text(following, len(tokens) - at))
     return torch.cat(parts, 1)
 
@@ -30,13 +31,13 @@ def rope_delta(positions: Tensor) -> int:
     return int(positions.max()) + 1 - positions.shape[1]
 
 
-def _starts(tokens: Tensor, images: Sequence[Image], placeholder: Placeholder) -> list[int]:
+def _starts(tokens: Tensor, images: Sequence[Image], placeholder: PatchPlaceholder) -> list[int]:
     found: Tensor = tokens == placeholder.token
     places = [int(place) for place in found.nonzero()[:, 0]]
     starts: list[int] = []
     used = 0
     for image in images:
-        count = placeholder.count(image.grid)
+        count = placeholder.count(image)
         mine = places[used : used + count]
         if len(mine) < count or mine[-1] - mine[0] + 1 != count:
             raise ValueError(

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-Grid = tuple[int, int, int]
-"""Patches of an image: frames, lines, columns."""
+from tt_hostmesh.adapter.images import Grid
 
 
 @dataclass(frozen=True, slots=True)

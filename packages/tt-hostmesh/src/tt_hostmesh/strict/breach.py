@@ -30,7 +30,8 @@ class Where:
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a call is measured against. Blocks are unknown (0) until the cache is allocated. stateful: sequences have
-    state by slot, which goes forward only. placeholder: of a model that sees."""
+    state by slot, which goes forward only. placeholder: of a model that sees. turns: it counts rotary positions in
+    three axes."""
 
     model: str
     protocol: DecodeProtocol
@@ -40,6 +41,7 @@ class Limits:
     block_size: int = 0
     stateful: bool = False
     placeholder: Placeholder | None = None
+    turns: bool = False
     top_logprobs: int = 0
 
     @property

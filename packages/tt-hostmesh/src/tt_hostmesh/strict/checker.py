@@ -55,7 +55,7 @@ class ContractChecker:
         self._buffers: tuple[int, ...] = ()
         self._mirror = DeviceMirror(limits.rows)
         self._read_back = ReadBack()
-        self._ropes = RopeBook(limits.rows) if limits.placeholder else None
+        self._ropes = RopeBook(limits.rows) if limits.turns else None
         self._kv_cache: object = None
 
     @property

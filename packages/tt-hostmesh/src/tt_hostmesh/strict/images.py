@@ -23,11 +23,11 @@ def view_images(where: Where, placeholder: Placeholder, view: PrefillView, image
 
     Raises ContractError for lists that do not fit the rows, and for an image that is cut, missing or left over.
     """
-    _check_lists(where, images, len(view.slots))
+    _check_lists(where, placeholder, images, len(view.slots))
     tokens = view.tokens.copy()
     for row, mine in enumerate(images.rows(len(view.slots))):
         places = np.flatnonzero(tokens[row, : view.ends[row]] == placeholder.token)
-        counts = [placeholder.count(image.grid) for image in mine]
+        counts = [placeholder.count(image) for image in mine]
         where.require(
             sum(counts) == len(places),
             PREFILL,
@@ -76,7 +76,7 @@ class RopeBook:
         return held
 
 
-def _check_lists(where: Where, images: ImageArguments, rows: int) -> None:
+def _check_lists(where: Where, placeholder: Placeholder, images: ImageArguments, rows: int) -> None:
     given = (images.pixel_values, images.image_grid_thw)
     pixels, grids = (
         _list(where, value, rows, f"{name} must be a list with one entry for each of {rows} rows")
@@ -85,11 +85,13 @@ def _check_lists(where: Where, images: ImageArguments, rows: int) -> None:
     for row in range(rows):
         if pixels[row] is None and grids[row] is None:
             continue
-        text = f"row {row}: pixel_values and image_grid_thw must both be None, or lists of as many tensors"
+        text = f"row {row}: pixel_values and image_grid_thw must be None, or lists of as many tensors"
         mine = _list(where, pixels[row], None, text)
         where.require(mine, PREFILL, text)
-        for pixel, grid in zip(mine, _list(where, grids[row], len(mine), text), strict=True):
-            _check_image(where, row, pixel, grid)
+        told = [None] * len(mine) if grids[row] is None else _list(where, grids[row], len(mine), text)
+        for pixel, grid in zip(mine, told, strict=True):
+            fits = isinstance(pixel, torch.Tensor) and placeholder.fits(pixel, grid)
+            where.require(fits, PREFILL, f"row {row}: an image is not {placeholder.form}")
 
 
 def _list(where: Where, value: object, length: int | None, text: str) -> list[Any]:
@@ -97,14 +99,6 @@ def _list(where: Where, value: object, length: int | None, text: str) -> list[An
     if listed is None or length not in (None, len(listed)):
         raise where.breach(PREFILL, text)
     return listed
-
-
-def _check_image(where: Where, row: int, pixels: object, grid: object) -> None:
-    fits = False
-    if isinstance(pixels, torch.Tensor) and isinstance(grid, torch.Tensor):
-        fits = grid.numel() == 3 and pixels.dim() == 2 and len(pixels) == int(grid.prod())
-    if not fits:
-        raise where.breach(PREFILL, f"row {row}: an image is not [t * h * w, values of a patch] with its grid [3]")
 
 
 def _name(image: Image) -> int:
