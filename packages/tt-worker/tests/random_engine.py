@@ -80,6 +80,7 @@ class Subject:
     sizes:        tokens that an image may have
     picture:      makes an image of so many tokens
     apart:        two images have a token of text between them
+    prefill_width: tokens that a prefill answers with
     """
 
     model: Any
@@ -94,6 +95,7 @@ class Subject:
     sizes: Sequence[int] = (1, 2, 3)
     picture: Callable[[int, random.Random], dict[str, Any]] = values
     apart: bool = False
+    prefill_width: int = 1
 
 
 def ledger(scenario: Scenario, rows: int) -> Subject:
@@ -129,10 +131,14 @@ class Engine:
         self.everyone = list(self.waiting)
         self.running: list[Asked] = []
         self.unread: deque[tuple[dict[str, int], Any]] = deque()
+        self.emitted: dict[str, int] = {}  # by the step that is scheduled: tokens of each request
         self.leaving: list[str] = []
         self.aborted: set[str] = set()
 
-    def _runner(self, scenario: Scenario, subject: Subject) -> Runner:
+    def _runner(
+        self, scenario: Scenario, subject: Subject, build: Callable[..., Runner] = Runner, **more: Any
+    ) -> Runner:
+        """build: makes it of its parts; more: of its configuration."""
         adapter = ModelAdapter(
             subject.model,
             rows=self.ROWS,
@@ -144,9 +150,10 @@ class Engine:
         )
         adapter.kv_cache = subject.kv_cache
         adapter.layer_groups = subject.layer_groups
+        adapter.prefill_width = subject.prefill_width
         tables = [PageTable(self.ROWS, 16, scenario.blocks) for _ in subject.windows]
-        return Runner(
-            RunnerConfig(alignment=subject.alignment, overlap=scenario.overlap),
+        return build(
+            RunnerConfig(alignment=subject.alignment, overlap=scenario.overlap, **more),
             adapter,
             RowTable(self.ROWS, scenario.lanes),
             PageTables(tables, subject.windows, BLOCK),
@@ -181,10 +188,13 @@ class Engine:
 
     def run(self) -> None:
         for _ in range(4000):
-            if all(r.finished for r in self.everyone) and not self.unread:
+            if self.over():
                 return
             self.step()
         raise AssertionError("the scenario does not end")
+
+    def over(self) -> bool:
+        return all(r.finished for r in self.everyone) and not self.unread
 
     def step(self) -> None:
         while len(self.unread) >= (2 if self.s.overlap else 1):
@@ -195,7 +205,7 @@ class Engine:
         done = self.runner.execute(request)
         if request.scheduled:
             assert done is None
-            self.unread.append((dict(request.scheduled), self.runner.sample()))
+            self.unread.append((self.emitted, self.runner.sample()))
         else:
             assert done is not None
             if self.unread:
@@ -205,6 +215,7 @@ class Engine:
 
     def schedule(self) -> StepRequest:
         leaving, self.leaving = self.leaving, []
+        self.emitted = {}
         can_decode = [r for r in self.running if self.decodable(r)]
         if (self.prefillable() and self.random.random() < 0.7) or not can_decode:
             request = self.schedule_prefill(leaving)
@@ -234,7 +245,7 @@ class Engine:
                 grown[r.name] = new
             r.computed += count
             budget -= count
-            r.in_flight += r.computed == r.target
+            self.emit(r, self.subject.prefill_width if r.computed == r.target else 0)
         for r in list(self.waiting):
             # A preempted request whose token is still unread is not resumed: the token is not in its history yet.
             if r.in_flight or not budget:
@@ -264,13 +275,13 @@ class Engine:
             scheduled[r.name] = count
             r.computed, r.running = count, True
             budget -= count
-            r.in_flight += r.computed == r.target
+            self.emit(r, self.subject.prefill_width if r.computed == r.target else 0)
             self.waiting.remove(r)
             self.running.append(r)
         return StepRequest(leaving, admissions, computed, grown, scheduled)
 
     def whole(self, r: Asked, start: int, count: int) -> int:
-        """Of `count` tokens, those that end inside no image."""
+        """Of `count` tokens, those that may be computed now: a chunk ends inside no image."""
         cut = next((image for image in r.images if image.start < start + count < image.end), None)
         return count if cut is None else max(0, cut.start - start)
 
@@ -280,7 +291,8 @@ class Engine:
         for r in rows:
             if not r.running:
                 continue
-            new = self.grow(r, r.computed + 1)
+            count = self.ahead(r)
+            new = self.grow(r, r.computed + count)
             while new is None:
                 victim = self.running[-1]
                 leaving.append(victim.name)
@@ -289,23 +301,40 @@ class Engine:
                     planned.pop(victim.name, None)
                 if victim is r:
                     break
-                new = self.grow(r, r.computed + 1)
+                new = self.grow(r, r.computed + count)
             if new is None:
                 continue
-            computed[r.name], scheduled[r.name] = r.computed, 1
+            computed[r.name], scheduled[r.name] = r.computed, count
             if new:
                 grown[r.name] = new
-        for name in scheduled:
-            r = next(r for r in self.running if r.name == name)
-            r.computed += 1
-            r.in_flight += 1
+        going = [next(r for r in self.running if r.name == name) for name in scheduled]
+        width = self.width(going)
+        for r in going:
+            r.computed += scheduled[r.name]
+            self.emit(r, width)
         return StepRequest(leaving, [], computed, grown, scheduled)
+
+    def ahead(self, r: Asked) -> int:
+        """Tokens that a decode step computes of it."""
+        return 1
+
+    def width(self, going: list[Asked]) -> int:
+        """Tokens that each of these emits in a decode step of theirs."""
+        return 1
+
+    def emit(self, r: Asked, count: int) -> None:
+        self.emitted[r.name] = count
+        r.in_flight += count
+
+    def slots(self, tokens: int) -> int:
+        """Positions to have blocks for, when so many tokens are computed."""
+        return tokens
 
     def grow(self, r: Asked, tokens: int) -> list[list[int]] | None:
         """Blocks of each group for so many tokens; empty when there are enough, None when the pool has too few."""
         r.blocks = r.blocks or [[] for _ in self.windows]
         self.slide(r)
-        need = -(-tokens // BLOCK) - len(r.blocks[0])
+        need = max(0, -(-self.slots(tokens) // BLOCK) - len(r.blocks[0]))
         if need * len(r.blocks) > len(self.free):
             return None
         new = [[self.free.pop(self.random.randrange(len(self.free))) for _ in range(need)] for _ in r.blocks]
@@ -337,17 +366,20 @@ class Engine:
     # Results
 
     def read(self) -> None:
-        scheduled, flight = self.unread.popleft()
+        emitted, flight = self.unread.popleft()
         result: StepResult = flight.result() if isinstance(flight, InFlight) else flight
-        assert sorted(result.request_ids) == sorted(scheduled)
+        assert sorted(result.request_ids) == sorted(emitted)
         for name, ids in zip(result.request_ids, result.token_ids, strict=True):
             r = next(r for r in self.everyone if r.name == name)
-            if not ids or r.finished:
-                continue
-            r.in_flight -= 1
-            r.output += ids
-            if len(r.output) >= r.max_tokens:
-                self.finish(r)
+            if emitted[name] and not r.finished:
+                r.in_flight -= emitted[name]
+                self.take(r, list(ids), emitted[name])
+
+    def take(self, r: Asked, ids: list[int], emitted: int) -> None:
+        assert len(ids) == emitted
+        r.output += ids
+        if len(r.output) >= r.max_tokens:
+            self.finish(r)
 
     def finish(self, r: Asked) -> None:
         r.finished = True

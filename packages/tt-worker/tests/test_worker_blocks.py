@@ -12,7 +12,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from ledger_model import BLOCK, VOCABULARY, Argmax, LedgerModel, answer
+from block_ledger import BlockLedger
+from ledger_model import BLOCK, VOCABULARY, Argmax, answer
 
 from tt_sampling.parameters import RowSampling
 from tt_sampling.placement import DeviceSampler, Mode
@@ -32,41 +33,6 @@ from tt_worker.steplog import StepLog
 
 WIDTH = 3
 GREEDY = RowSampling(temperature=0)
-
-
-class BlockLedger(LedgerModel):
-    """The ledger model as a class with block output: several of its own steps for one call."""
-
-    def __init__(self, rows: int, *, adaptive: bool) -> None:
-        super().__init__(rows, 64, contract=1)
-        self.adaptive = adaptive
-        self.asked: list[list[int]] = []
-        self.released: list[int] = []
-
-    def prefill_forward(self, **call: Any) -> torch.Tensor:
-        first = super().prefill_forward(**call)
-        if self.adaptive:
-            return first
-        (slot,) = call["empty_slots"]
-        tables = [call["page_table"].numpy()]
-        tokens = [int(first[0])]
-        for position in range(int(call["prompt_lens"][0]), int(call["prompt_lens"][0]) + WIDTH - 1):
-            self._write(tables, 0, slot, position, tokens[-1])
-            tokens.append(self._next(tables, 0, slot, position + 1))
-        return torch.tensor([tokens])
-
-    def decode_forward(self, **call: Any) -> torch.Tensor:  # type: ignore[override]
-        self.asked.append(call["start_pos"].tolist())
-        live = [row for row, position in enumerate(call["start_pos"].tolist()) if position >= 0]
-        steady = dict.fromkeys(("reload_inputs", "reload_page_table"), False)
-        width = WIDTH if not self.adaptive or len(live) == 1 else 1
-        out = []
-        for i in range(width):
-            out.append(super().decode_forward(**{**call, **steady} if i else call)["answers"])
-        return torch.tensor(out).T[live] if width > 1 else torch.tensor(out).T
-
-    def release_request(self, slot: int) -> None:
-        self.released.append(slot)
 
 
 def runner_of(model: BlockLedger, blocks: BlockOutput, *, longest: int = 60, overlap: bool = False) -> BlockRunner:
@@ -104,7 +70,7 @@ def admitted(name: str, prompt: Sequence[int], first_block: int) -> StepRequest:
 
 def test_W20_a_request_goes_forward_by_what_its_last_step_emitted() -> None:
     """A block begins at the last token known. Fails when a decode starts where an ordinary one would."""
-    model = BlockLedger(1, adaptive=False)
+    model = BlockLedger(1, width=WIDTH, adaptive=False)
     runner = runner_of(model, BlockOutput(WIDTH))
     prompt = [5, 6, 7, 8, 9]
     tokens = run(runner, admitted("a", prompt, 1))["a"]
@@ -115,7 +81,7 @@ def test_W20_a_request_goes_forward_by_what_its_last_step_emitted() -> None:
 
 
 def test_W21_a_lone_row_gets_a_block_and_rows_of_a_batch_a_token_each() -> None:
-    model = BlockLedger(3, adaptive=True)
+    model = BlockLedger(3, width=WIDTH, adaptive=True)
     runner = runner_of(model, BlockOutput(WIDTH, adaptive=True))
     first = run(runner, admitted("a", [1, 2, 3], 1))["a"]
     first += run(runner, StepRequest(computed={"a": 3}, scheduled={"a": 1}))["a"]
@@ -132,7 +98,7 @@ def test_W21_a_lone_row_gets_a_block_and_rows_of_a_batch_a_token_each() -> None:
 
 def test_W21_overlapped_blocks_take_nothing_from_the_host() -> None:
     """The second step is submitted before the first one's tokens are known."""
-    model = BlockLedger(2, adaptive=True)
+    model = BlockLedger(2, width=WIDTH, adaptive=True)
     runner = runner_of(model, BlockOutput(WIDTH, adaptive=True), overlap=True)
     tokens = run(runner, admitted("a", [1, 2, 3], 1))["a"]
     runner.execute(StepRequest(computed={"a": 3}, scheduled={"a": 1}))
@@ -148,7 +114,7 @@ def test_W21_overlapped_blocks_take_nothing_from_the_host() -> None:
 
 def test_W22_a_block_is_clipped_at_the_longest_sequence() -> None:
     """What a model answers for positions that do not exist is not a token."""
-    model = BlockLedger(1, adaptive=False)
+    model = BlockLedger(1, width=WIDTH, adaptive=False)
     runner = runner_of(model, BlockOutput(WIDTH), longest=10)
     tokens = run(runner, admitted("a", [5, 6, 7, 8, 9], 1))["a"]
     tokens += run(runner, StepRequest(computed={"a": 5}, scheduled={"a": WIDTH}))["a"]
@@ -164,7 +130,7 @@ def test_W23_an_answer_of_another_width_than_was_reserved_is_refused(value: Any)
 
 
 def test_W23_a_step_that_mixes_phases_is_refused() -> None:
-    runner = runner_of(BlockLedger(2, adaptive=True), BlockOutput(WIDTH, adaptive=True))
+    runner = runner_of(BlockLedger(2, width=WIDTH, adaptive=True), BlockOutput(WIDTH, adaptive=True))
     run(runner, admitted("a", [1, 2, 3], 1))
     late = Admission("b", [4, 5], [], 0, [[20]], GREEDY)
     with pytest.raises(StepFailed, match="mixes prefill and decode"):
