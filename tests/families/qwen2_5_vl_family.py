@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import torch
 from family import Asked, Family
 from launch import Run
 from mixture import mixture
+from pictures import picture, placed, prompt
 
 VOCABULARY = 320
 ARCHITECTURE = "TTQwen2_5_VLForConditionalGeneration"
@@ -21,15 +21,6 @@ MARKS = {"<|vision_start|>": START, "<|image_pad|>": IMAGE, "<|video_pad|>": VID
 PATCH, MERGE = 4, 2
 MOST_TOKENS = 64
 """Of one image: it must fit into a chunk."""
-
-
-def picture(width: int, height: int, seed: int) -> Any:
-    """A random image of so many pixels, a token for each 8 x 8 of them."""
-    import numpy as np
-    from PIL import Image
-
-    noise = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
-    return Image.fromarray(noise)
 
 
 def write(folder: Path, *, seed: int = 11, positions: int = 512) -> None:
@@ -136,16 +127,11 @@ class VisionReference:
         return {"input_ids": tensor, **marked, **images}
 
 
-def prompt(asked: Asked) -> Any:
-    """As vLLM takes it: one placeholder for each image."""
-    given: dict[str, Any] = {"prompt_token_ids": list(asked.prompt)}
-    return {**given, "multi_modal_data": {"image": list(asked.media)}} if asked.media else given
-
-
 def with_images(requests: Sequence[Asked]) -> tuple[Asked, ...]:
-    """Images before, between and behind the text, at the edges of blocks and chunks, and in the common prefix."""
+    """Images before, between and behind the text, at the edges of blocks and chunks, and in the common prefix; a token
+    for each 8 x 8 pixels."""
     common = picture(40, 24, seed=8)
-    placed: dict[int, list[tuple[int, Any]]] = {
+    images: dict[int, list[tuple[int, Any]]] = {
         0: [(0, picture(16, 16, seed=0))],
         2: [(62, picture(24, 8, seed=1))],
         4: [(93, picture(56, 64, seed=2))],
@@ -153,14 +139,7 @@ def with_images(requests: Sequence[Asked]) -> tuple[Asked, ...]:
         7: [(90, picture(64, 64, seed=5)), (255, picture(8, 8, seed=6))],
         **{i: [(10, common)] for i in (8, 9, 10, 11)},
     }
-    return tuple(_placed(asked, placed.get(i, [])) for i, asked in enumerate(requests))
-
-
-def _placed(asked: Asked, images: Sequence[tuple[int, Any]]) -> Asked:
-    tokens = list(asked.prompt)
-    for at, _ in reversed(images):
-        tokens[at:at] = [START, IMAGE, END]
-    return replace(asked, prompt=tokens, media=tuple(image for _, image in images))
+    return tuple(placed(asked, images.get(i, []), [START, IMAGE, END]) for i, asked in enumerate(requests))
 
 
 FAMILY = Family(

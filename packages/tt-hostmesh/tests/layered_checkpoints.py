@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 VOCABULARY = 320
+BEGIN_IMAGE, IMAGE, END_IMAGE = 316, 317, 318
+"""Of models with images: no prompt has them but for images, and none is generated."""
 
 YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 128}
 
@@ -19,7 +21,13 @@ COMMON = {
     "pad_token_id": 0,
 }
 
-NEUTRAL_AT = {"norm": (-0.3, 0.3), "layer_scalar": (-0.3, 0.2), "sinks": (-0.5, 0.5), "bias": (-0.4, 0.4)}
+NEUTRAL_AT = {
+    "norm": (-0.3, 0.3),
+    "layer_scalar": (-0.3, 0.2),
+    "sinks": (-0.5, 0.5),
+    "bias": (-0.4, 0.4),
+    "projection_weight": (-0.6, 0.6),
+}
 """Parts of names, and what is added to tensors that transformers starts at 0 or 1."""
 
 
@@ -30,6 +38,27 @@ def write_gemma3(folder: Path, *, window: int = 72, positions: int = 512) -> Non
     own: dict[str, Any] = {"intermediate_size": 64, "num_hidden_layers": 6, "num_key_value_heads": 2, "head_dim": 16}
     scale = {"sliding_window": window, "query_pre_attn_scalar": 24, "max_position_embeddings": positions}
     _save(folder, Gemma3ForCausalLM, Gemma3TextConfig(**COMMON, **own, **scale))
+
+
+def write_gemma3_with_images(
+    folder: Path, *, window: int = 72, positions: int = 512, side: int = 32, tokens: int = 16
+) -> None:
+    """The same with a vision tower. side: of a picture, pixels, four of them a patch; tokens: of a picture."""
+    from transformers import Gemma3Config, Gemma3ForConditionalGeneration
+
+    own: dict[str, Any] = {"intermediate_size": 64, "num_hidden_layers": 6, "num_key_value_heads": 2, "head_dim": 16}
+    scale = {"sliding_window": window, "query_pre_attn_scalar": 24, "max_position_embeddings": positions}
+    vision = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 3}
+    config = Gemma3Config(
+        text_config={**COMMON, **own, **scale},
+        vision_config={**vision, "image_size": side, "patch_size": 4},
+        mm_tokens_per_image=tokens,
+        boi_token_index=BEGIN_IMAGE,
+        image_token_index=IMAGE,
+        eoi_token_index=END_IMAGE,
+        initializer_range=0.3,
+    )
+    _save(folder, Gemma3ForConditionalGeneration, config, silent=range(BEGIN_IMAGE, END_IMAGE + 1))
 
 
 def write_gemma4(folder: Path, *, window: int = 72, positions: int = 512) -> None:
@@ -72,7 +101,8 @@ def write_deepseek_v3(folder: Path, *, positions: int = 512) -> None:
     _save(folder, DeepseekV3ForCausalLM, DeepseekV3Config(**COMMON, **experts, **sizes, **latent, **reach))
 
 
-def _save(folder: Path, model_class: Any, config: Any) -> None:
+def _save(folder: Path, model_class: Any, config: Any, silent: range = range(0)) -> None:
+    """silent: tokens that are never the likeliest."""
     import torch
 
     torch.manual_seed(7)
@@ -81,4 +111,5 @@ def _save(folder: Path, model_class: Any, config: Any) -> None:
         for part, between in NEUTRAL_AT.items():
             if part in name and tensor.is_floating_point():
                 tensor.data += torch.empty_like(tensor).uniform_(*between)
+    model.get_output_embeddings().weight.data[silent.start : silent.stop] = 0
     model.save_pretrained(folder)

@@ -1,1 +1,1 @@
-"""Gemma 3 and 4, text: sliding and full attention by turns."""
+"""Gemma 3 and 4: sliding and full attention by turns; of release 3 with images too."""

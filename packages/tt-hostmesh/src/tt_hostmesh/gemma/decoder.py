@@ -69,7 +69,14 @@ class GemmaDecoder:
 
     def hidden(self, tokens: Tensor, step: Step) -> Tensor:
         """float32 [n, q, hidden] behind the last layer; tokens int64 [n, q]."""
-        hidden = F.embedding(tokens, self._weights.embedding) * self._root
+        return self.through(self.embed(tokens), step)
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """float32 [..., hidden]: what the first layer gets of tokens, int64 [...]."""
+        return F.embedding(tokens, self._weights.embedding) * self._root
+
+    def through(self, hidden: Tensor, step: Step) -> Tensor:
+        """float32 [n, q, hidden] through all layers."""
         for index, layer in enumerate(self._weights.layers):
             before, behind, before_mlp, behind_mlp = layer.norms
             mixed = self._attention(index, layer, self._normed(hidden, before), step)

@@ -3,6 +3,10 @@
 from typing import Any, ClassVar
 
 from tt_hostmesh.gemma.decoder import GemmaDecoder
+from tt_hostmesh.gemma.forward import SeeingGemmaCompute
+from tt_hostmesh.gemma.placeholder import PicturePlaceholder
+from tt_hostmesh.gemma.tower import VisionConfig, VisionTower
+from tt_hostmesh.gemma.tower_weights import TowerCheckpoint
 from tt_hostmesh.gemma.weights import GemmaCheckpoint
 from tt_hostmesh.layers.generator import LayeredGenerator
 from tt_hostmesh.layers.kept import Kept
@@ -12,8 +16,7 @@ from tt_hostmesh.llama.weights import Checkpoint
 class Gemma3ForCausalLM(LayeredGenerator):
     """Gemma 3 checkpoints from a local Hugging Face directory, float32, any lane count the mesh allows.
 
-    More than tt-metal's class can: it takes chunks and cached prefixes. Text only: of a checkpoint with a vision tower
-    (Gemma3ForConditionalGeneration) the language model is served.
+    More than tt-metal's class can: it takes chunks and cached prefixes. Text only.
     """
 
     release: ClassVar[int] = 3
@@ -22,6 +25,23 @@ class Gemma3ForCausalLM(LayeredGenerator):
     def decoder(cls, config: Any, source: Checkpoint, max_seq_len: int) -> GemmaDecoder:
         """See LayeredGenerator."""
         return GemmaDecoder(GemmaCheckpoint(cls.release, config, source, max_seq_len).weights())
+
+
+class SeeingGemma3(Gemma3ForCausalLM):
+    """Gemma 3 checkpoints with a vision tower: text and images, without what vLLM wants of it (see tt_hostmesh.vllm).
+
+    More than tt-metal's class can: it takes images in chunks and in cached prefixes.
+    """
+
+    @classmethod
+    def compute(cls, hf_config: Any, source: Checkpoint, max_seq_len: int) -> SeeingGemmaCompute:
+        """See LayeredGenerator."""
+        vision = VisionConfig.of(hf_config)
+        decoder = cls.decoder(hf_config.get_text_config(), source, max_seq_len)
+        tower = VisionTower(vision, TowerCheckpoint(vision, source).weights())
+        side = vision.side * vision.patch
+        placeholder = PicturePlaceholder(hf_config.image_token_id, hf_config.mm_tokens_per_image, side)
+        return SeeingGemmaCompute(decoder, tower, placeholder)
 
 
 class Gemma4ForCausalLM(Gemma3ForCausalLM):

@@ -42,10 +42,15 @@ class LayeredGenerator(HostGenerator):
         if optimizations is not None:
             raise ValueError(f"optimizations={optimizations!r} is not known to {cls.__name__}: leave it unset")
         placement = placed(cls.__name__, mesh_device, max_batch_size, max_seq_len, tt_data_parallel)
-        config, directory = hf_config.get_text_config(), hf_config._name_or_path
-        load = placement.mesh.submit(lambda: cls.decoder(config, Checkpoint(directory), max_seq_len), "load weights")
-        compute = LayeredCompute(load.result(), top_logprobs=cls.top_logprobs, all_positions=cls.all_positions)
-        return cls(compute, placement)
+        directory = hf_config._name_or_path
+        load = placement.mesh.submit(lambda: cls.compute(hf_config, Checkpoint(directory), max_seq_len), "load weights")
+        return cls(load.result(), placement)
+
+    @classmethod
+    def compute(cls, hf_config: Any, source: Checkpoint, max_seq_len: int) -> LayeredCompute:
+        """The model of a transformers configuration; errors as those of `decoder`."""
+        decoder = cls.decoder(hf_config.get_text_config(), source, max_seq_len)
+        return LayeredCompute(decoder, top_logprobs=cls.top_logprobs, all_positions=cls.all_positions)
 
     @classmethod
     def get_kv_cache_spec(cls, vllm_config: Any) -> dict[str, Any] | None:
