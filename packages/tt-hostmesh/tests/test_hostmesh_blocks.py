@@ -3,7 +3,9 @@
 import pytest
 import torch
 
+from tt_hostmesh.adapter.protocol import DecodeProtocol
 from tt_hostmesh.blocks.generator import WIDTH, AdaptiveBlockLlamaForCausalLM, BlockLlamaForCausalLM
+from tt_hostmesh.strict.breach import Limits
 
 PROMPT = [7, 3, 99, 12, 45]
 
@@ -103,6 +105,14 @@ def test_nothing_is_computed_beyond_the_longest_sequence(blocks, reference):
     plugin.decode()
     assert request.tokens[21:33] == reference(prompt, 12)
     assert request.tokens[33:] == [0] * (2 * WIDTH - 12)
+
+
+@pytest.mark.parametrize(("lookahead", "block_size", "tail"), [(0, 64, 1), (16, 64, 1), (16, 4, 4), (512, 64, 8)])
+def test_a_row_may_have_blocks_for_what_is_written_ahead_of_a_step(load, lookahead, block_size, tail):
+    """The engine reserves two blocks of tokens. Fails when all but one block of KV is a stale tail."""
+    placement = load(BlockLlamaForCausalLM, batch=1).model._placement
+    limits = Limits("Model", DecodeProtocol.V1, 160, placement, block_size=block_size, lookahead=lookahead)
+    assert limits.tail == tail
 
 
 def test_the_plain_form_serves_one_request(blocks):

@@ -51,6 +51,8 @@ class BlockLlamaForCausalLM(LlamaForCausalLM):
         rows = self._placement.max_batch_size
         if rows > 1 and not self.model_capabilities.get("tt_adaptive_block_output"):
             raise ValueError(f"{type(self).__name__} serves one request: max_batch_size is {rows}, allowed is 1")
+        if self._checker:
+            self._checker.look_ahead(2 * WIDTH)
         self._positions = torch.full((rows,), -1, dtype=torch.int64)
 
     def prefill_forward(self, **keywords: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -31,7 +31,7 @@ class Where:
 class Limits:
     """What a call is measured against. Blocks are unknown (0) until the cache is allocated. stateful: sequences have
     state by slot, which goes forward only. placeholder: of a model that sees. turns: it counts rotary positions in
-    three axes."""
+    three axes. lookahead: tokens behind its last position that a row may have blocks for, at least one block."""
 
     model: str
     protocol: DecodeProtocol
@@ -43,10 +43,16 @@ class Limits:
     placeholder: Placeholder | None = None
     turns: bool = False
     top_logprobs: int = 0
+    lookahead: int = 0
 
     @property
     def rows(self) -> int:
         return self.placement.max_batch_size
+
+    @property
+    def tail(self) -> int:
+        """Blocks that a row may list beyond the one its last position needs: the engine allocates a step ahead."""
+        return max(1, -(-self.lookahead // self.block_size))
 
     @property
     def max_seq_len(self) -> int:

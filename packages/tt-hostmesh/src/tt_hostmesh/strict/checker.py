@@ -78,6 +78,10 @@ class ContractChecker:
         self._buffers = tuple(buffers)
         self._kv_cache = kv_cache
 
+    def look_ahead(self, tokens: int) -> None:
+        """The model may write so many tokens ahead of a step: rows have blocks for them."""
+        self._limits = replace(self._limits, lookahead=tokens)
+
     def warm_up(self, method: str, kv_cache: object, *, traced: bool, rows: int, width: int | None) -> None:
         """A warm-up call; `width` = columns of the page tables to come. Resident state is gone after it."""
         where = self._where(method)

@@ -52,10 +52,10 @@ def check_step(where: Where, limits: Limits, record: LayerRecord, positions: Int
     used[rows] = at // ledger.block_size + 1
     wide = rows[used[rows] > table.shape[1]]
     where.require(not len(wide), CLAUSE, f"row {_first(wide)} needs more columns than page_table's {table.shape[1]}")
-    width = int(used.max(initial=0)) + 1  # nothing but the tail rule looks further
+    width = int(used.max(initial=0)) + limits.tail  # nothing but the tail rule looks further
     oldest = np.zeros(len(table), dtype=np.int64)
     oldest[rows] = record.oldest_of(at)
-    check_extent(where, CLAUSE, table, used, oldest)
+    check_extent(where, CLAUSE, table, used, oldest, limits.tail)
     lanes = np.arange(len(table)) // limits.placement.rows_per_lane
     near = table[:, :width]
     pool = np.where(near > 0, near + lanes[:, None] * limits.num_blocks, 0)

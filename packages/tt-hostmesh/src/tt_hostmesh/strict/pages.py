@@ -8,9 +8,6 @@ import numpy as np
 from tt_hostmesh.strict.breach import Where
 from tt_hostmesh.strict.values import Bools, Ints
 
-LOOKAHEAD_BLOCKS = 1
-"""Blocks that a row may list beyond the one its last position needs: the engine allocates a step ahead at most."""
-
 
 def within(width: int, limits: Ints) -> Bools:
     """[n, width]: which columns lie below each row's limit."""
@@ -28,8 +25,8 @@ def check_ids(where: Where, clause: str, table: Ints, num_blocks: int) -> None:
         )
 
 
-def check_extent(where: Where, clause: str, table: Ints, used: Ints, oldest: Ints) -> None:
-    """Each row of `table` [n, W] lists `used` [n] blocks, then at most the lookahead, then zeros only. Blocks before
+def check_extent(where: Where, clause: str, table: Ints, used: Ints, oldest: Ints, tail: int) -> None:
+    """Each row of `table` [n, W] lists `used` [n] blocks, then at most `tail` more, then zeros only. Blocks before
     column `oldest` [n] left the layer's window: they may be missing.
 
     Block 0 pads: warm-up and padding rows write into it, so no position may live there. Raises ContractError for a
@@ -44,7 +41,7 @@ def check_extent(where: Where, clause: str, table: Ints, used: Ints, oldest: Int
             f"page table row {row} column {place} is 0, the padding block, but row {row} uses {used[row]} blocks",
         )
     stale: Bools = np.logical_and(~inside, table != 0)
-    beyond: Bools = np.logical_and(stale, ~within(table.shape[1], used + LOOKAHEAD_BLOCKS))
+    beyond: Bools = np.logical_and(stale, ~within(table.shape[1], used + tail))
     if beyond.any():
         row, place = np.argwhere(beyond)[0]
         raise where.breach(

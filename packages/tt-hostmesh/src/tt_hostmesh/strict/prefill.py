@@ -55,7 +55,7 @@ def layer_view(where: Where, limits: Limits, record: LayerRecord, view: PrefillV
     """`view`, whose `pool` is a layer's page table [n, W] with lane-local ids, with pool ids. Raises ContractError."""
     table, used = view.pool, -(-np.array(view.ends) // limits.block_size)
     check_ids(where, CLAUSE, table, limits.num_blocks)
-    check_extent(where, CLAUSE, table, used, record.oldest_of(np.array(view.starts)))
+    check_extent(where, CLAUSE, table, used, record.oldest_of(np.array(view.starts)), limits.tail)
     lanes = np.array([limits.placement.lane_of(slot) for slot in view.slots])[:, None]
     pool = np.where(table > 0, table + lanes * limits.num_blocks, 0)
     check_tails(where, CLAUSE, pool, used)
