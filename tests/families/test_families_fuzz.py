@@ -7,7 +7,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,12 @@ import qwen2_5_vl_family as vision
 from layered_checkpoints import VOCABULARY, write_deepseek_v3, write_gemma3, write_gemma4, write_gpt_oss
 from ledger_model import BLOCK
 from qwen3_5_family import write as write_qwen3_5
+from random_block_engine import BlockEngine, BlockScenario
 from random_engine import Asked, Engine, Scenario, Subject
 from tiny import save_llama
 
 from tt_sampling.placement import Mode
+from tt_scheduler.blocks import BlockOutput
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +41,8 @@ KEPT = WINDOW + BLOCK - 1
 @dataclass(frozen=True)
 class Fuzzed:
     """A family's model. shapes: heads and head size of each layer's cache; windows, layer_groups, alignment: as in
-    Subject; sees: it takes images; reference: transformers' class."""
+    Subject; sees: it takes images; reference: transformers' class; output: of a model with block output; face:
+    attributes that its class is given."""
 
     target: str
     write: Callable[[Path], Any]
@@ -49,6 +52,8 @@ class Fuzzed:
     alignment: int = BLOCK
     sees: bool = False
     reference: str = "AutoModelForCausalLM"
+    output: BlockOutput | None = None
+    face: dict[str, Any] = field(default_factory=dict)
 
 
 GRIDS = {1: (1, 2, 2), 4: (1, 4, 4), 6: (1, 4, 6)}
@@ -72,6 +77,20 @@ SIGHT = {
     "picture": patches,
     "apart": True,  # transformers takes placeholders that touch for one image
 }
+
+
+LONG = 18
+"""Tokens of a prompt that keeps a class with adaptive blocks at one token a step."""
+
+
+def blocks_of(name: str, output: BlockOutput) -> Fuzzed:
+    return Fuzzed(
+        f"tt_hostmesh.blocks.generator:{name}",
+        lambda folder: save_llama(folder, vocab_size=VOCABULARY),
+        ((2, 16),) * 3,
+        output=output,
+        face={"LONGEST": LONG},
+    )
 
 
 FUZZED = {
@@ -109,6 +128,8 @@ FUZZED = {
         sees=True,
         reference="Qwen2_5_VLForConditionalGeneration",
     ),
+    "block": blocks_of("BlockLlamaForCausalLM", BlockOutput(8)),
+    "adaptive_block": blocks_of("AdaptiveBlockLlamaForCausalLM", BlockOutput(8, adaptive=True, max_prompt=LONG)),
 }
 
 
@@ -131,6 +152,14 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tup
     return make
 
 
+def rows_of(scenario: Scenario) -> int:
+    return BlockEngine.rows_of(scenario) if isinstance(scenario, BlockScenario) else Engine.ROWS
+
+
+def positions_of(scenario: Scenario) -> int:
+    return scenario.longest if isinstance(scenario, BlockScenario) else POSITIONS
+
+
 @contextmanager
 def served(fuzzed: Fuzzed, config: Any, scenario: Scenario) -> Iterator[Subject]:
     """The model on a mesh of its own, with the decode protocol and the lanes of the scenario."""
@@ -142,13 +171,13 @@ def served(fuzzed: Fuzzed, config: Any, scenario: Scenario) -> Iterator[Subject]
     module, _, name = fuzzed.target.partition(":")
     model_class = getattr(__import__(module, fromlist=[name]), name)
     protocol = DecodeProtocol.V1 if scenario.contract else DecodeProtocol.LEGACY
-    presented = type(name, (model_class,), {"protocol": protocol})
+    presented = type(name, (model_class,), {"protocol": protocol, **fuzzed.face})
     runtime = HostRuntime(Machine({"TT_HOST_CLUSTER": "T3K"}))
     if scenario.lanes > 1:
         runtime.set_fabric_config(config="FABRIC_1D")
     mesh = runtime.open_mesh_device((1, scenario.lanes), trace_region_size=1)
     model = presented.initialize_vllm_model(
-        config, mesh, Engine.ROWS, max_seq_len=POSITIONS, tt_data_parallel=scenario.lanes
+        config, mesh, rows_of(scenario), max_seq_len=positions_of(scenario), tt_data_parallel=scenario.lanes
     )
     shapes = [(scenario.blocks, heads, BLOCK, size) for heads, size in fuzzed.shapes]
     groups = fuzzed.layer_groups
@@ -161,7 +190,15 @@ def served(fuzzed: Fuzzed, config: Any, scenario: Scenario) -> Iterator[Subject]
     sight: dict[str, Any] = SIGHT if fuzzed.sees else {"words": VOCABULARY}
     vocabulary = vision.VOCABULARY if fuzzed.sees else VOCABULARY
     yield Subject(
-        model, vocabulary, fuzzed.windows, groups or (0,), fuzzed.alignment, cache, runtime.event_synchronize, **sight
+        model,
+        vocabulary,
+        fuzzed.windows,
+        groups or (0,),
+        fuzzed.alignment,
+        cache,
+        runtime.event_synchronize,
+        prefill_width=fuzzed.output.of_prefill if fuzzed.output else 1,
+        **sight,
     )
     for submesh in mesh.get_submeshes():
         runtime.close_mesh_device(submesh)
@@ -198,30 +235,54 @@ def alone_with_images(model: Any, request: Asked) -> list[int]:
     return ids[0, len(request.prompt) :].tolist()
 
 
-@pytest.mark.parametrize("name", FUZZED)
-@pytest.mark.parametrize("seed", range(4))
-def test_families_fuzz_every_request_gets_the_tokens_it_gets_alone(
-    checkpoints: Callable[[str], tuple[Any, Any]], name: str, seed: int
-) -> None:
-    rng = random.Random(seed)
-    scenario = Scenario(
+def scenario_of(fuzzed: Fuzzed, seed: int) -> Scenario:
+    return Scenario(
         seed=seed,
         contract=seed % 2,
         overlap=seed != 1,
         lanes=(1, 2, 4)[seed % 3],
         mode=(Mode.ALL, Mode.DECODE_ONLY, Mode.ALL, Mode.OFF)[seed],
-        budget=max(rng.choice([3, 8, 40]), max(GRIDS) if FUZZED[name].sees else 0),
+        budget=max(random.Random(seed).choice([3, 8, 40]), max(GRIDS) if fuzzed.sees else 0),
         blocks=(20, 40)[seed // 2],
         requests=7,
-        sees=FUZZED[name].sees,
+        sees=fuzzed.sees,
     )
+
+
+def block_scenario_of(output: BlockOutput, seed: int) -> BlockScenario:
+    """What the platform's rules leave of it."""
+    return BlockScenario(
+        seed=seed,
+        contract=1,
+        overlap=output.adaptive and seed != 1,
+        lanes=1,
+        mode=Mode.DECODE_ONLY if output.adaptive and seed % 2 else Mode.ALL,
+        budget=64,
+        blocks=(16, 40)[seed // 2],
+        requests=7,
+        output=output,
+        longest=(44, 33)[seed % 2],
+    )
+
+
+@pytest.mark.parametrize("name", FUZZED)
+@pytest.mark.parametrize("seed", range(4))
+def test_families_fuzz_every_request_gets_the_tokens_it_gets_alone(
+    checkpoints: Callable[[str], tuple[Any, Any]], name: str, seed: int
+) -> None:
+    """Seen to fail for models with block output when a step begins behind the tokens that are computed and not at the
+    last one known, when a block is not clipped at the longest sequence, when a long prompt is given blocks, and when a
+    step does not wait for the tokens that it sends."""
+    fuzzed = FUZZED[name]
     config, reference = checkpoints(name)
-    with served(FUZZED[name], config, scenario) as subject:
-        engine = Engine(scenario, subject)
+    output = fuzzed.output
+    scenario = block_scenario_of(output, seed) if output else scenario_of(fuzzed, seed)
+    with served(fuzzed, config, scenario) as subject:
+        engine = BlockEngine(scenario, subject) if isinstance(scenario, BlockScenario) else Engine(scenario, subject)
         engine.run()
         engine.runner.close()
     for request in engine.everyone:
-        expected = (alone_with_images if FUZZED[name].sees else alone)(reference, request)
+        expected = (alone_with_images if fuzzed.sees else alone)(reference, request)
         if request.name in engine.aborted:
             expected = expected[: len(request.output)]
-        assert request.output == expected, request.name
+        assert request.output == expected[: engine.stop_of(request)], request.name

@@ -77,13 +77,20 @@ class BlockEngine(Engine):
     def __init__(self, scenario: BlockScenario, subject: Subject | None = None) -> None:
         self.output = scenario.output
         self.longest = scenario.longest
-        self.ROWS = 4 if scenario.output.adaptive else 1
+        self.ROWS = self.rows_of(scenario)
         self.stops: dict[str, int] = {}
         self.counts = dict.fromkeys(("blocks", "singles", "alone and narrow", "clipped", "preempted", "switched"), 0)
         self._last = 0
         super().__init__(scenario, subject or block_ledger(scenario, self.ROWS))
         self.later = deque(self.waiting)
         self.waiting, self.everyone = [], []
+
+    @staticmethod
+    def rows_of(scenario: BlockScenario) -> int:
+        return Engine.ROWS if scenario.output.adaptive else 1
+
+    def stop_of(self, r: Asked) -> int:
+        return self.stops[r.name]
 
     def _runner(self, scenario: Scenario, subject: Subject, *_: Any, **__: Any) -> Runner:
         build = partial(BlockRunner, self.output)

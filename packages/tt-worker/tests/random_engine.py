@@ -193,6 +193,10 @@ class Engine:
             self.step()
         raise AssertionError("the scenario does not end")
 
+    def stop_of(self, r: Asked) -> int:
+        """Tokens that it gets, unless it is aborted."""
+        return r.max_tokens
+
     def over(self) -> bool:
         return all(r.finished for r in self.everyone) and not self.unread
 
