@@ -32,6 +32,7 @@ from tt_worker.request import RequestState
 from tt_worker.results import Results
 from tt_worker.runner import Runner
 from tt_worker.sampling import RowSamplers
+from tt_worker.step import StepRequest
 from tt_worker.tenants import Tenants
 
 Patch = pytest.MonkeyPatch
@@ -101,8 +102,8 @@ def lanes_overlap_like_a_single_one(script: Script) -> None:
 def results_of_leavers_are_dropped(patch: Patch) -> None:
     """What is in flight goes when one of its requests leaves."""
 
-    def settle(self: Results, going: Any) -> None:
-        if tuple(going):
+    def settle(self: Results, step: StepRequest) -> None:
+        if step.leaving or step.admissions:
             self.queue._steps.clear()
 
     patch.setattr(Results, "settle", settle)
@@ -130,7 +131,7 @@ def results_go_to_whoever_has_the_name(patch: Patch) -> None:
         newest[state.request_id] = state
         admit(self, state)
 
-    def recorded(self: RowSamplers, states: Any, tokens: Any, final: Any) -> None:
+    def recorded(self: RowSamplers, states: Any, tokens: Any, final: Any, histories: Any = None) -> None:
         record(self, [newest[state.request_id] for state in states], tokens, final)
 
     patch.setattr(RowSamplers, "admit", admitted)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from resident import resident
 
 from tt_scheduler import Phase
 from tt_scheduler.simulate import (
@@ -166,10 +167,12 @@ def test_the_simulator_predicts_the_engine_on_the_synthetic_mesh(engine: Any, sc
     """Phase counts within 5 %, TTFT p50 and ITL p99 within 10 %."""
     arrivals = workload()
     parsed = Scenario.parse(scenario)
-    cost = replace(COST, overhead_ms=overhead_ms(engine))
+    with resident():
+        cost = replace(COST, overhead_ms=overhead_ms(engine))
     log = tmp_path / "steps"
     log.write_text("")  # the file is open for appending: what the lone requests left goes
-    real = Results.of(serve(engine, arrivals, log))
+    with resident():
+        real = Results.of(serve(engine, arrivals, log))
     size = EngineSize(rows=ROWS, kv_tokens=(BLOCKS - 1) * BLOCK, block=BLOCK, budget=LENGTH)
     simulated = Results.of(parsed.run(arrivals, cost, size))
     print(f"the engine's own time: {cost.overhead_ms:.2f} ms")

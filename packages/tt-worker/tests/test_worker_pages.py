@@ -50,8 +50,9 @@ def test_a_block_outside_the_pool_is_refused_before_the_device_reads_it() -> Non
             table.replace(0, ids)
 
 
-def test_a_snapshot_never_changes_and_is_copied_only_after_a_change() -> None:
-    """The device may read a submitted table later. Fails when `snapshot` hands out the live table."""
+def test_a_snapshot_is_copied_only_after_a_change_and_stays_while_steps_are_in_flight() -> None:
+    """The device may read a submitted table later. Fails when `snapshot` hands out the live table, or reuses memory
+    that a step in flight still has."""
     table = PageTable(1, 4, 10)
     table.replace(0, [1])
     first = table.snapshot([0])
@@ -59,6 +60,9 @@ def test_a_snapshot_never_changes_and_is_copied_only_after_a_change() -> None:
     table.append(0, [2])
     assert first[0].tolist() == [1, 0, 0, 0]
     assert table.snapshot([0])[0].tolist() == [1, 2, 0, 0]
+    table.append(0, [3])
+    assert table.snapshot([0])[0].tolist() == [1, 2, 3, 0]
+    assert first[0].tolist() == [1, 0, 0, 0], "two steps later"
 
 
 def test_a_row_that_is_skipped_in_a_step_is_padding_in_its_page_table() -> None:

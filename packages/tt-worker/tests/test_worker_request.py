@@ -77,12 +77,12 @@ def test_prefill_inputs_hold_everything_up_to_each_row_s_end() -> None:
 def test_decode_inputs_are_neutral_on_free_rows_and_not_shared_with_the_last_step() -> None:
     """Fails when a buffer keeps the last step's rows, or when the next step overwrites what the device still reads."""
     buffers = DecodeBuffers(4)
-    pair, first = np.array([1, 3]), np.array([0])
-    tokens, positions = buffers.fill(pair, np.array([10, 20], dtype=np.int32))
+    pair, first = [1, 3], [0]
+    tokens, positions = buffers.fill(pair, [10, 20])
     tokens[pair, 0] = 5
     assert positions.tolist() == [-1, 10, -1, 20]
     for step in range(4):  # through the whole ring and into the pair's buffer again
-        later, at = buffers.fill(first, np.array([step], dtype=np.int32))
+        later, at = buffers.fill(first, [step])
         assert at.tolist() == [step, -1, -1, -1]
         assert later.tolist() == [[0]] * 4
         if step < 2:

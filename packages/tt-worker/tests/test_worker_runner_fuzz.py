@@ -146,7 +146,11 @@ def test_the_scenarios_of_blocks_reach_what_they_are_for() -> None:
 def begins_a_position_early(patch: pytest.MonkeyPatch) -> None:
     """Behind the tokens that are computed, instead of at the last one known."""
     fill = DecodeBuffers.fill
-    patch.setattr(DecodeBuffers, "fill", lambda self, rows, positions: fill(self, rows, positions - 1))
+    patch.setattr(
+        DecodeBuffers,
+        "fill",
+        lambda self, rows, positions: fill(self, rows, [position - 1 for position in positions]),
+    )
 
 
 def clips_nothing(patch: pytest.MonkeyPatch) -> None:

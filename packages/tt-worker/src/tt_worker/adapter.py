@@ -16,6 +16,7 @@ from tt_worker.media import keywords
 from tt_worker.methods import AdapterError, Method, optional_method
 from tt_worker.outcome import Outcome, blocks_of, is_host_result, joined, outcome_of, with_rope_deltas
 from tt_worker.reload import ReloadPlan
+from tt_worker.tensors import Tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class ModelAdapter:
         self._release_captures = optional_method(model, "release_persistent_capture", "1.12")
         contract = getattr(model, "decode_input_update_contract", 0) or 0
         self.reload_commands = contract >= 1
+        self._tensors = Tensors()
         self.kv_cache: Any = None
         self.layer_groups: tuple[int, ...] = ()
         self.prefill_width = 1
@@ -124,8 +126,8 @@ class ModelAdapter:
         width: tokens that a model with block output answers for each row, a lone one alone; None: of any other model.
         """
         required: dict[str, Any] = {
-            "tokens": torch.from_numpy(inputs.tokens),
-            "start_pos": torch.from_numpy(inputs.start_pos),
+            "tokens": self._tensors.of(inputs.tokens),
+            "start_pos": self._tensors.of(inputs.start_pos),
             **self._tables(inputs.page_tables),
             "kv_cache": self.kv_cache,
             "enable_trace": self.trace.decode,
@@ -157,7 +159,7 @@ class ModelAdapter:
 
         Layers of one group are given one tensor. Source: tt-metal contract 1.5.
         """
-        first = torch.from_numpy(page_tables[0])
+        first = self._tensors.of(page_tables[0])
         if len(page_tables) == 1:
             return {"page_table": first}
         groups = [torch.from_numpy(_padded(table, self.rows)) for table in page_tables]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from tt_scheduler.blocks import BlockOutput
 from tt_worker.decoding import DecodeGroup
 from tt_worker.inputs import DecodeInputs
@@ -30,7 +28,7 @@ class BlockRunner(Runner):
         self._blocks = blocks
 
     def _execute(self, step: StepRequest) -> StepResult | None:
-        self._results.settle((*step.leaving, *(admission.request_id for admission in step.admissions)))
+        self._results.settle(step)
         self._tenants.change(step)
         if not step.scheduled:
             return NOTHING
@@ -57,7 +55,7 @@ class BlockRunner(Runner):
             raise StepError(f"block output is sampled on the device, and {batch.ids} cannot: {placement.names}")
         now = self._situation(group, on_device=True)
         plan = self._planner.plan(now)
-        tokens, start_pos = self._buffers.fill(group.index, np.array(lasts, dtype=np.int32))
+        tokens, start_pos = self._buffers.fill(rows, lasts)
         inputs = DecodeInputs(tokens, start_pos, self._pages.decode(rows))
         if plan.reload_inputs or not self._config.overlap:
             self._queue.drain()

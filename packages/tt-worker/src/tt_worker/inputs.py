@@ -98,15 +98,15 @@ class DecodeBuffers:
     def __init__(self, capacity: int) -> None:
         self._tokens = [np.zeros((capacity, 1), dtype=np.int32) for _ in range(RING)]
         self._start_pos = [np.full(capacity, -1, dtype=np.int32) for _ in range(RING)]
+        # A few plain writes: at a step's pace numpy's own code is cold, and its first use costs ten times as much.
+        self._cells = [memoryview(array.data) for array in self._start_pos]
         self._of: list[object] = [None] * RING
         self._slot = 0
 
-    def fill(
-        self, rows: NDArray[np.int64], positions: NDArray[np.int32]
-    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    def fill(self, rows: Sequence[int], positions: Sequence[int]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """tokens [B, 1], which the device has, and start_pos [B] with these positions at `rows`.
 
-        The same `rows` again, the very array, writes the positions alone.
+        The same `rows` again, the very object, writes the positions alone.
         """
         self._slot = (self._slot + 1) % RING
         tokens, start_pos = self._tokens[self._slot], self._start_pos[self._slot]
@@ -114,5 +114,7 @@ class DecodeBuffers:
             tokens.fill(0)
             start_pos.fill(-1)
             self._of[self._slot] = rows
-        start_pos[rows] = positions
+        cells = self._cells[self._slot]
+        for row, position in zip(rows, positions, strict=True):
+            cells[row] = position
         return tokens, start_pos

@@ -34,10 +34,12 @@ class Method:
 
     def __call__(self, required: Mapping[str, Any], optional: Mapping[str, Any] | None = None) -> Any:
         """Call with every required keyword and with those optional ones that the method takes."""
-        refused = [] if self._open else [name for name in required if name not in self._names]
-        if refused:
-            raise AdapterError(f"{self.label} does not take {', '.join(refused)}: tt-metal contract {self.clause}")
-        extra = {name: value for name, value in (optional or {}).items() if self.takes(name)}
+        if not self._open and not self._names.issuperset(required):
+            refused = ", ".join(name for name in required if name not in self._names)
+            raise AdapterError(f"{self.label} does not take {refused}: tt-metal contract {self.clause}")
+        if optional is None:
+            return self.function(**required)
+        extra = {name: value for name, value in optional.items() if self.takes(name)}
         return self.function(**required, **extra)
 
 

@@ -65,7 +65,7 @@ def outcome_of(value: Any, *, rows: int, vocab_size: int, label: str) -> Outcome
             f"{label} returned {tuple(result.shape)} {result.dtype} for {rows} rows and a vocabulary of {vocab_size}: "
             "neither one token a row nor logits (tt-metal contract 1.5 and 1.7)"
         )
-    return Outcome(result.reshape(-1), None, logprobs)
+    return Outcome(result if result.dim() == 1 else result.reshape(-1), None, logprobs)
 
 
 def blocks_of(value: Any, *, rows: int, width: int, label: str) -> Outcome:
@@ -123,8 +123,7 @@ def picked_tokens(outcome: Outcome, lines: list[int]) -> list[int]:
     """The device's tokens of these lines. Raises AdapterError when there are none."""
     if outcome.tokens is None:
         raise AdapterError("the model returned logits although tokens were asked for (tt-metal contract 1.5, 1.6)")
-    tokens = token_ids(outcome.tokens)
-    return [tokens[line] for line in lines]
+    return list(map(token_ids(outcome.tokens).__getitem__, lines))
 
 
 def picked_logprobs(outcome: Outcome, lines: list[int]) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tt_worker.inputs import RING
+
 
 class PageTableError(RuntimeError):
     """Block ids that do not fit the table or the pool; accepted silently by real adapters, so checked here."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """skipped: rows that are 0 in it, int64."""
+
+    version: int
+    rows: tuple[int, ...]
+    skipped: NDArray[np.int64]
+    table: NDArray[np.int32]
 
 
 class PageTable:
@@ -24,7 +38,8 @@ class PageTable:
         self.length: NDArray[np.int64] = np.zeros(rows, dtype=np.int64)
         self.num_blocks = num_blocks
         self.version = 0
-        self._snapshot: tuple[tuple[int, tuple[int, ...]], NDArray[np.int32]] | None = None
+        self._snapshot: _Snapshot | None = None
+        self._copies = deque(np.zeros_like(self.table) for _ in range(RING))
 
     @property
     def width(self) -> int:
@@ -66,15 +81,20 @@ class PageTable:
     def snapshot(self, rows: Sequence[int]) -> NDArray[np.int32]:
         """The table as of now for a step over `rows`; every other row is 0, also one that has a tenant and is skipped.
 
-        The memory never changes afterwards: the device may read it later. Copied only when the table or the rows
-                                             changed.
+        The device may read it later: it stays as it is until RING more were taken. Copied only when the table or the
+        rows changed.
         """
-        key = (self.version, tuple(rows))
-        if self._snapshot is None or self._snapshot[0] != key:
-            copy = np.zeros_like(self.table)
-            copy[list(rows)] = self.table[list(rows)]
-            self._snapshot = (key, copy)
-        return self._snapshot[1]
+        asked, last = tuple(rows), self._snapshot
+        if last is not None and last.version == self.version and last.rows == asked:
+            return last.table
+        skipped = last.skipped if last is not None and last.rows == asked else _without(len(self.table), asked)
+        self._copies.rotate()
+        copy = self._copies[0]
+        np.copyto(copy, self.table)
+        if len(skipped):
+            copy[skipped] = 0
+        self._snapshot = _Snapshot(self.version, asked, skipped, copy)
+        return copy
 
     def packed(self, rows: Sequence[int]) -> NDArray[np.int32]:
         """int32 [len(rows), width], a copy: row i belongs to rows[i]."""
@@ -88,6 +108,13 @@ class PageTable:
             )
         if block_ids and not (min(block_ids) >= 0 and max(block_ids) < self.num_blocks):
             raise PageTableError(f"row {row} got block ids outside the pool of {self.num_blocks}: {list(block_ids)}")
+
+
+def _without(count: int, rows: Sequence[int]) -> NDArray[np.int64]:
+    """The rows below `count` that are not among `rows`."""
+    left = np.ones(count, dtype=np.bool_)
+    left[list(rows)] = False
+    return np.flatnonzero(left)
 
 
 class PageTables:

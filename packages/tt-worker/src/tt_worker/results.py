@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,26 +13,36 @@ from tt_worker.inflight import InFlight, InFlightQueue
 from tt_worker.methods import AdapterError
 from tt_worker.outcome import Outcome, picked_logprobs, picked_tokens
 from tt_worker.sampling import GrammarMask
-from tt_worker.step import NOTHING, StepResult
+from tt_worker.step import NOTHING, StepRequest, StepResult
 from tt_worker.tenants import State, StepError, Tenants
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """The requests of a step. rows: their rows; final: whether a token comes out (False: a chunk that does not end
-    the prompt); logprobs: how many each asks for, None when none does."""
+    the prompt); logprobs: how many each asks for, None when none does; histories: their live output lists, when all
+    that a token needs is to be appended to one: None when a request gets none, or has a penalty."""
 
     ids: list[str]
     states: list[State]
     rows: list[int]
     final: list[bool]
     logprobs: list[int | None] | None
+    histories: list[list[int]] | None
 
     @staticmethod
     def of(states: list[State], rows: list[int], final: list[bool]) -> Batch:
         asked = [state.logprobs for state in states]
         wanted = any(count is not None for count in asked)
-        return Batch([state.request_id for state in states], states, rows, final, asked if wanted else None)
+        plain = all(final) and not any(state.penalised for state in states)
+        return Batch(
+            [state.request_id for state in states],
+            states,
+            rows,
+            final,
+            asked if wanted else None,
+            [state.output for state in states] if plain else None,
+        )
 
 
 class Results:
@@ -65,10 +75,12 @@ class Results:
         self._longest = longest
         self._on_block = on_block
 
-    def settle(self, going: Iterable[str]) -> None:
+    def settle(self, step: StepRequest) -> None:
         """The host samples by row: a step in flight is sampled before one of its requests gives its row up."""
+        if not self._hosted:
+            return
         self._hosted = [(batch, flight) for batch, flight in self._hosted if not flight.done]
-        leaving = set(going)
+        leaving = {*step.leaving, *(admission.request_id for admission in step.admissions)}
         if leaving and not all(leaving.isdisjoint(batch.ids) for batch, _ in self._hosted):
             self.queue.drain()
 
@@ -172,8 +184,11 @@ class Results:
         A failed request keeps its token here, because a step that was scheduled before the engine knew needs it.
         """
         self._check_vocabulary(tokens)
-        self._samplers.record(batch.states, tokens, batch.final)
-        ids = [[token] if final else [] for token, final in zip(tokens, batch.final, strict=True)]
+        self._samplers.record(batch.states, tokens, batch.final, batch.histories)
+        if batch.histories is not None:
+            ids = [[token] for token in tokens]
+        else:
+            ids = [[token] if final else [] for token, final in zip(tokens, batch.final, strict=True)]
         for request_id in failed:
             ids[batch.ids.index(request_id)] = []
         return StepResult(batch.ids, ids, late, failed)

@@ -97,7 +97,7 @@ class Runner:
         return self._guard.run(list(step.scheduled), lambda: self._execute(step))
 
     def _execute(self, step: StepRequest) -> StepResult | None:
-        self._results.settle((*step.leaving, *(admission.request_id for admission in step.admissions)))
+        self._results.settle(step)
         self._tenants.change(step)
         if not step.scheduled:
             return NOTHING
@@ -246,5 +246,5 @@ class Runner:
         )
 
     def _decode_inputs(self, group: DecodeGroup) -> DecodeInputs:
-        tokens, start_pos = self._buffers.fill(group.index, group.positions)
+        tokens, start_pos = self._buffers.fill(group.batch.rows, group.positions)
         return DecodeInputs(tokens, start_pos, self._pages.decode(group.batch.rows))

@@ -100,9 +100,19 @@ class RowSamplers:
         self.tally.count(placement.reasons)
         return placement
 
-    def record(self, states: Sequence[RequestState[Any]], tokens: Sequence[int], final: Sequence[bool]) -> None:
+    def record(
+        self,
+        states: Sequence[RequestState[Any]],
+        tokens: Sequence[int],
+        final: Sequence[bool],
+        histories: Sequence[list[int]] | None = None,
+    ) -> None:
         """The tokens of a step are known; where `final` is False there is none. A tenancy that ended keeps its own
-        history but touches no row."""
+        history but touches no row. histories: the requests' output lists, if there is no more to do than append."""
+        if histories is not None:
+            for history, token in zip(histories, tokens, strict=True):
+                history.append(token)
+            return
         for state, token, counts in zip(states, tokens, final, strict=True):
             if counts:
                 state.output.append(token)

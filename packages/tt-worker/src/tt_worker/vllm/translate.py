@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from vllm.multimodal.inputs import MultiModalFeatureSpec
     from vllm.sampling_params import SamplingParams
     from vllm.v1.core.sched.output import CachedRequestData, GrammarOutput, NewRequestData, SchedulerOutput
+
+
+NO_BLOCKS: Mapping[str, Sequence[Sequence[int]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,9 @@ class Translator:
                 request_id: blocks
                 for request_id, blocks in zip(cached.req_ids, cached.new_block_ids, strict=True)
                 if blocks is not None and request_id not in resumed
-            },
+            }
+            if any(cached.new_block_ids)
+            else NO_BLOCKS,
             scheduled=output.num_scheduled_tokens,
         )
 
@@ -148,7 +153,7 @@ def runner_output(result: StepResult) -> ModelRunnerOutput:
         return EMPTY_MODEL_RUNNER_OUTPUT
     output = TTModelRunnerOutput(
         req_ids=list(result.request_ids),
-        req_id_to_index={request_id: i for i, request_id in enumerate(result.request_ids)},
+        req_id_to_index=dict(zip(result.request_ids, range(len(result.request_ids)), strict=True)),
         sampled_token_ids=list(result.token_ids),
         logprobs=result.logprobs,
         prompt_logprobs_dict={},
