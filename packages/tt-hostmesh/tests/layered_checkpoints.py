@@ -36,7 +36,7 @@ def write_gemma3(folder: Path, *, window: int = 72, positions: int = 512) -> Non
     from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 
     own: dict[str, Any] = {"intermediate_size": 64, "num_hidden_layers": 6, "num_key_value_heads": 2, "head_dim": 16}
-    scale = {"sliding_window": window, "query_pre_attn_scalar": 24, "max_position_embeddings": positions}
+    scale = {"sliding_window": window, "query_pre_attn_scalar": 2, "max_position_embeddings": positions}
     _save(folder, Gemma3ForCausalLM, Gemma3TextConfig(**COMMON, **own, **scale))
 
 
@@ -47,7 +47,7 @@ def write_gemma3_with_images(
     from transformers import Gemma3Config, Gemma3ForConditionalGeneration
 
     own: dict[str, Any] = {"intermediate_size": 64, "num_hidden_layers": 6, "num_key_value_heads": 2, "head_dim": 16}
-    scale = {"sliding_window": window, "query_pre_attn_scalar": 24, "max_position_embeddings": positions}
+    scale = {"sliding_window": window, "query_pre_attn_scalar": 2, "max_position_embeddings": positions}
     vision = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 3}
     config = Gemma3Config(
         text_config={**COMMON, **own, **scale},
@@ -101,6 +101,10 @@ def write_deepseek_v3(folder: Path, *, positions: int = 512) -> None:
     _save(folder, DeepseekV3ForCausalLM, DeepseekV3Config(**COMMON, **experts, **sizes, **latent, **reach))
 
 
+MIXED = (-2.5, 0.5)
+"""Added to the last norm of a model whose head is its embedding: with a norm near 1 it says its last token for ever."""
+
+
 def _save(folder: Path, model_class: Any, config: Any, silent: range = range(0)) -> None:
     """silent: tokens that are never the likeliest."""
     import torch
@@ -111,5 +115,7 @@ def _save(folder: Path, model_class: Any, config: Any, silent: range = range(0))
         for part, between in NEUTRAL_AT.items():
             if part in name and tensor.is_floating_point():
                 tensor.data += torch.empty_like(tensor).uniform_(*between)
+        if name.endswith(".norm.weight") and config.get_text_config().tie_word_embeddings:
+            tensor.data += torch.empty_like(tensor).uniform_(*MIXED)
     model.get_output_embeddings().weight.data[silent.start : silent.stop] = 0
     model.save_pretrained(folder)

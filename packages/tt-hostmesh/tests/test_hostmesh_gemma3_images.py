@@ -94,7 +94,7 @@ class Seer:
 
     def admit(self, asked, row, **more):
         request = self.driver.admit(asked[0], row)
-        request.images = asked[1]
+        request.images, request.logits = asked[1], []
         for name, value in more.items():
             setattr(request, name, value)
         return request
@@ -110,34 +110,27 @@ class Seer:
         for request, end, logits in zip(requests, call["prompt_lens"], out, strict=True):
             request.computed = end
             if end == len(request.tokens):
-                request.tokens.append(int(logits.argmax()))
+                take(request, logits)
 
     def decode(self, steps):
         for _ in range(steps):
             logits = self.driver.decode()
             for request in self.driver.live.values():
-                request.tokens.append(int(logits[request.row].argmax()))
-
-    def answer(self, asked, count):
-        """What transformers generates."""
-        tokens, images = asked
-        ids = torch.tensor([tokens])
-        more = {"pixel_values": torch.cat(images)} if images else {}
-        out = self.reference.generate(
-            ids,
-            attention_mask=torch.ones_like(ids),
-            token_type_ids=(ids == IMAGE).long(),
-            max_new_tokens=count,
-            do_sample=False,
-            eos_token_id=None,
-            pad_token_id=0,
-            **more,
-        )
-        return out[0, len(tokens) :].tolist()
+                take(request, logits[request.row])
 
     def require_exact(self, request, asked):
-        generated = request.tokens[len(asked[0]) :]
-        assert generated == self.answer(asked, len(generated))
+        """Every token was chosen by the logits that transformers gives."""
+        ids = torch.tensor([request.tokens[:-1]])
+        more = {"pixel_values": torch.cat(asked[1])} if asked[1] else {}
+        with torch.no_grad():
+            wanted = self.reference(ids, token_type_ids=(ids == IMAGE).long(), **more).logits[0, len(asked[0]) - 1 :]
+        assert torch.allclose(torch.stack(request.logits), wanted, atol=5e-3)
+        assert request.tokens[len(asked[0]) :] == wanted.argmax(-1).tolist()
+
+
+def take(request, logits):
+    request.logits.append(logits)
+    request.tokens.append(int(logits.argmax()))
 
 
 def _begun(request, end):
