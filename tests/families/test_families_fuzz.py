@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,16 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import qwen2_5_vl_family as vision
-from layered_checkpoints import VOCABULARY, write_deepseek_v3, write_gemma3, write_gemma4, write_gpt_oss
+from layered_checkpoints import (
+    BEGIN_IMAGE,
+    IMAGE,
+    VOCABULARY,
+    write_deepseek_v3,
+    write_gemma3,
+    write_gemma3_with_images,
+    write_gemma4,
+    write_gpt_oss,
+)
 from ledger_model import BLOCK
 from qwen3_5_family import write as write_qwen3_5
 from random_block_engine import BlockEngine, BlockScenario
@@ -41,8 +50,8 @@ KEPT = WINDOW + BLOCK - 1
 @dataclass(frozen=True)
 class Fuzzed:
     """A family's model. shapes: heads and head size of each layer's cache; windows, layer_groups, alignment: as in
-    Subject; sees: it takes images; reference: transformers' class; output: of a model with block output; face:
-    attributes that its class is given."""
+    Subject; sight: of a model that takes images, what Subject says of them; reference: transformers' class; output: of
+    a model with block output; face: attributes that its class is given."""
 
     target: str
     write: Callable[[Path], Any]
@@ -50,7 +59,7 @@ class Fuzzed:
     windows: tuple[int | None, ...] = (None,)
     layer_groups: tuple[int, ...] = ()
     alignment: int = BLOCK
-    sees: bool = False
+    sight: Mapping[str, Any] | None = None
     reference: str = "AutoModelForCausalLM"
     output: BlockOutput | None = None
     face: dict[str, Any] = field(default_factory=dict)
@@ -70,12 +79,30 @@ def patches(tokens: int, rng: random.Random) -> dict[str, Any]:
     return {"pixel_values": values, "image_grid_thw": grid}
 
 
-SIGHT = {
+QWEN_SIGHT = {
     "words": vision.START,
     "placeholder": vision.IMAGE,
     "sizes": tuple(GRIDS),
     "picture": patches,
     "apart": True,  # transformers takes placeholders that touch for one image
+}
+
+
+def crops(tokens: int, rng: random.Random) -> dict[str, Any]:
+    """A random image of Gemma 3: pictures of four tokens."""
+    import torch
+
+    noise = torch.Generator().manual_seed(rng.randrange(2**32))
+    return {"pixel_values": torch.randn(tokens // 4, 3, 8, 8, generator=noise)}
+
+
+GEMMA_SIGHT = {
+    "words": BEGIN_IMAGE,
+    "placeholder": IMAGE,
+    "sizes": (4, 8),
+    "picture": crops,
+    "apart": True,
+    "turns": False,
 }
 
 
@@ -106,6 +133,15 @@ FUZZED = {
         windows=(None, KEPT),
         layer_groups=(1, 1, 1, 1, 1, 0),
     ),
+    "gemma3_vl": Fuzzed(
+        "tt_hostmesh.gemma.generator:SeeingGemma3",
+        lambda folder: write_gemma3_with_images(folder, window=WINDOW, side=8, tokens=4),
+        ((2, 16),) * 6,
+        windows=(None, KEPT),
+        layer_groups=(1, 1, 1, 1, 1, 0),
+        sight=GEMMA_SIGHT,
+        reference="Gemma3ForConditionalGeneration",
+    ),
     "gemma4": Fuzzed(
         "tt_hostmesh.gemma.generator:Gemma4ForCausalLM",
         lambda folder: write_gemma4(folder, window=WINDOW),
@@ -125,7 +161,7 @@ FUZZED = {
         "tt_hostmesh.qwen2_5_vl.generator:Qwen25VL",
         vision.write,
         ((2, 16),) * 3,
-        sees=True,
+        sight=QWEN_SIGHT,
         reference="Qwen2_5_VLForConditionalGeneration",
     ),
     "block": blocks_of("BlockLlamaForCausalLM", BlockOutput(8)),
@@ -187,11 +223,10 @@ def served(fuzzed: Fuzzed, config: Any, scenario: Scenario) -> Iterator[Subject]
         cache = model.allocate_kv_cache_per_layer(layers)
     else:
         cache = model.allocate_kv_cache(shapes[0], torch.bfloat16, len(shapes))
-    sight: dict[str, Any] = SIGHT if fuzzed.sees else {"words": VOCABULARY}
-    vocabulary = vision.VOCABULARY if fuzzed.sees else VOCABULARY
+    sight = fuzzed.sight or {"words": VOCABULARY}
     yield Subject(
         model,
-        vocabulary,
+        VOCABULARY,
         fuzzed.windows,
         groups or (0,),
         fuzzed.alignment,
@@ -218,7 +253,7 @@ def alone(model: Any, request: Asked) -> list[int]:
     return out[0, len(request.prompt) :].tolist()
 
 
-def alone_with_images(model: Any, request: Asked) -> list[int]:
+def alone_with_images(model: Any, request: Asked, placeholder: int) -> list[int]:
     """The same without a cache: generate() counts on from each axis of the last token, which is wrong behind an image
     at the end of a prompt."""
     import torch
@@ -226,11 +261,13 @@ def alone_with_images(model: Any, request: Asked) -> list[int]:
     images: dict[str, Any] = {}
     if request.images:
         images["pixel_values"] = torch.cat([image.values["pixel_values"] for image in request.images])
-        images["image_grid_thw"] = torch.stack([image.values["image_grid_thw"] for image in request.images])
+        grids = [image.values["image_grid_thw"] for image in request.images if "image_grid_thw" in image.values]
+        images.update({"image_grid_thw": torch.stack(grids)} if grids else {})
+    name = "token_type_ids" if model.config.model_type == "gemma3" else "mm_token_type_ids"
     ids = torch.tensor([request.prompt])
     for _ in range(request.max_tokens):
         with torch.no_grad():
-            logits = model(ids, use_cache=False, mm_token_type_ids=(ids == vision.IMAGE).int(), **images).logits
+            logits = model(ids, use_cache=False, **{name: (ids == placeholder).int()}, **images).logits
         ids = torch.cat([ids, logits[:, -1:].argmax(-1)], 1)
     return ids[0, len(request.prompt) :].tolist()
 
@@ -242,10 +279,10 @@ def scenario_of(fuzzed: Fuzzed, seed: int) -> Scenario:
         overlap=seed != 1,
         lanes=(1, 2, 4)[seed % 3],
         mode=(Mode.ALL, Mode.DECODE_ONLY, Mode.ALL, Mode.OFF)[seed],
-        budget=max(random.Random(seed).choice([3, 8, 40]), max(GRIDS) if fuzzed.sees else 0),
+        budget=max(random.Random(seed).choice([3, 8, 40]), max(fuzzed.sight["sizes"]) if fuzzed.sight else 0),
         blocks=(20, 40)[seed // 2],
         requests=7,
-        sees=fuzzed.sees,
+        sees=fuzzed.sight is not None,
     )
 
 
@@ -282,7 +319,8 @@ def test_families_fuzz_every_request_gets_the_tokens_it_gets_alone(
         engine.run()
         engine.runner.close()
     for request in engine.everyone:
-        expected = (alone_with_images if fuzzed.sees else alone)(reference, request)
+        sight = FUZZED[name].sight
+        expected = alone_with_images(reference, request, sight["placeholder"]) if sight else alone(reference, request)
         if request.name in engine.aborted:
             expected = expected[: len(request.output)]
         assert request.output == expected[: engine.stop_of(request)], request.name

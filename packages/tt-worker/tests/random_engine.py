@@ -80,6 +80,7 @@ class Subject:
     sizes:        tokens that an image may have
     picture:      makes an image of so many tokens
     apart:        two images have a token of text between them
+    turns:        a model that sees counts rotary positions in three axes
     prefill_width: tokens that a prefill answers with
     """
 
@@ -95,6 +96,7 @@ class Subject:
     sizes: Sequence[int] = (1, 2, 3)
     picture: Callable[[int, random.Random], dict[str, Any]] = values
     apart: bool = False
+    turns: bool = True
     prefill_width: int = 1
 
 
@@ -146,7 +148,7 @@ class Engine:
             trace=TraceMode.of("all"),
             event_synchronize=subject.event_synchronize,
             multimodal=scenario.sees,
-            mrope=scenario.sees,
+            mrope=scenario.sees and self.subject.turns,
         )
         adapter.kv_cache = subject.kv_cache
         adapter.layer_groups = subject.layer_groups
