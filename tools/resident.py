@@ -10,6 +10,7 @@ measures pauses reads one byte of each page from outside, several times a second
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import subprocess
 import sys
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 PERIOD_S = 0.5
-REFRESH_S = 10.0
+REFRESH_S = 5.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _AT_ONCE = 1024  # IOV_MAX
 _PRESENT = np.uint64(1 << 63)
@@ -36,7 +37,7 @@ def resident(pid: int | None = None) -> Generator[None]:
     command = [sys.executable, __file__, str(pid or os.getpid())]
     keeper = subprocess.Popen(command, stdout=subprocess.PIPE)
     if keeper.stdout is None or not keeper.stdout.readline():
-        raise RuntimeError(f"{' '.join(command)} ended with {keeper.wait()}: may this user read its own processes?")
+        raise RuntimeError(f"{' '.join(command)} ended with {keeper.wait()}")
     try:
         yield
     finally:
@@ -60,10 +61,17 @@ def family(root: int) -> list[int]:
 
 
 def pages_of(pid: int) -> NDArray[np.uint64]:
-    """Addresses of the pages that the process has in memory."""
-    found: list[NDArray[np.uint64]] = []
-    with Path(f"/proc/{pid}/pagemap").open("rb", buffering=0) as pagemap:
-        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+    """Addresses of the pages that the process has in memory; none of one that has ended."""
+    try:
+        return _pages(Path(f"/proc/{pid}"))
+    except (FileNotFoundError, ProcessLookupError):
+        return np.empty(0, dtype=np.uint64)
+
+
+def _pages(process: Path) -> NDArray[np.uint64]:
+    found = [np.empty(0, dtype=np.uint64)]
+    with (process / "pagemap").open("rb", buffering=0) as pagemap:
+        for line in (process / "maps").read_text().splitlines():
             span, mode = line.split()[:2]
             begin, end = (int(address, 16) for address in span.split("-"))
             if not mode.startswith("r") or begin >= 1 << 63:
@@ -74,41 +82,39 @@ def pages_of(pid: int) -> NDArray[np.uint64]:
     return np.concatenate(found)
 
 
-def touch(pid: int, pages: NDArray[np.uint64]) -> bool:
-    """Read the first byte of each page. False: the process has ended, or it may not be read."""
+def touch(pid: int, pages: NDArray[np.uint64]) -> None:
+    """Read the first byte of each page, as long as the process is there.
+
+    Raises:
+        PermissionError: this user may not read it.
+    """
     remote = np.ones((len(pages), 2), dtype=np.uint64)  # struct iovec: address, length
     remote[:, 0] = pages
     buffer = ctypes.create_string_buffer(_AT_ONCE)
     for first in range(0, len(pages), _AT_ONCE):
         part = remote[first : first + _AT_ONCE]
         local = np.array([ctypes.addressof(buffer), len(part)], dtype=np.uint64)
-        if _READ(pid, _pointer(local), 1, _pointer(part), ctypes.c_ulong(len(part)), 0) == -1 and not _alive(pid):
-            return False
-    return True
+        count = _READ(pid, _pointer(local), 1, _pointer(part), ctypes.c_ulong(len(part)), 0)
+        if count == -1 and ctypes.get_errno() == errno.EPERM:
+            raise PermissionError(f"process {pid} may not be read: a kernel.yama.ptrace_scope of 0 allows it")
+        if count == -1 and not _alive(pid):
+            return
 
 
 def keep(root: int) -> None:
     """Until the process ends."""
-    pages: dict[int, NDArray[np.uint64]] = {}
-    refreshed = -REFRESH_S
+    known: dict[int, tuple[float, NDArray[np.uint64]]] = {}
+    awake = False
     while _alive(root):
-        if time.monotonic() - refreshed >= REFRESH_S:
-            pages, refreshed = _survey(root), time.monotonic()
         begin = time.monotonic()
-        for pid, addresses in pages.items():
-            touch(pid, addresses)
-        print("touched", flush=True)
+        for pid in family(root):
+            if pid not in known or begin - known[pid][0] > REFRESH_S:
+                known[pid] = (begin, pages_of(pid))
+            touch(pid, known[pid][1])
+        if not awake:
+            print("every page was touched once", flush=True)
+            awake = True
         time.sleep(max(0.0, PERIOD_S - (time.monotonic() - begin)))
-
-
-def _survey(root: int) -> dict[int, NDArray[np.uint64]]:
-    pages: dict[int, NDArray[np.uint64]] = {}
-    for pid in family(root):
-        try:
-            pages[pid] = pages_of(pid)
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # it has ended
-    return pages
 
 
 def _alive(pid: int) -> bool:
