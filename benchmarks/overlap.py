@@ -250,9 +250,9 @@ def report(cases: Sequence[Case], steps: int) -> Iterator[str]:
     yield f"it can. {ROWS} rows, vocabulary {VOCABULARY:,}, {PREFILL_MS} ms of prefill a token; 128 requests at once,"
     yield "prompts of 16 to 256 tokens, outputs of 20 to 200; steady: 32 requests of 64 and 400. Busy: the share of the"
     yield "time from the first submit to the last result that steps take on the mesh's timeline; of the steady batch,"
-    yield "from the end of the last prefill. Exact: greedy answers as the model gives them alone. A first load warms the"
-    yield f"engine up. {platform.machine()}, {os.cpu_count()} cores. The processes' memory was kept from the host of a virtual"
-    yield "machine, which takes back what nobody touches for a second or two (tools/resident.py)."
+    yield "from the end of the last prefill. Exact: greedy answers as the model gives them alone. One load warms up."
+    yield "The processes' memory was kept from the host of a virtual machine, which takes back what nobody touches for a"
+    yield f"second or two (tools/resident.py). {platform.machine()}, {os.cpu_count()} cores."
     with tempfile.TemporaryDirectory(prefix="overlap-") as name:
         folder = Path(name)
         windows: dict[Case, Window] = {}
