@@ -251,8 +251,8 @@ def report(cases: Sequence[Case], steps: int) -> Iterator[str]:
     yield "prompts of 16 to 256 tokens, outputs of 20 to 200; steady: 32 requests of 64 and 400. Busy: the share of the"
     yield "time from the first submit to the last result that steps take on the mesh's timeline; of the steady batch,"
     yield "from the end of the last prefill. Exact: greedy answers as the model gives them alone. One load warms up."
-    yield "The processes' memory was kept from the host of a virtual machine, which takes back what nobody touches for a"
-    yield f"second or two (tools/resident.py). {platform.machine()}, {os.cpu_count()} cores."
+    yield "The processes' memory was kept from the host of a virtual machine, which takes back what nobody touches for"
+    yield f"a second or two (tools/resident.py). {platform.machine()}, {os.cpu_count()} cores."
     with tempfile.TemporaryDirectory(prefix="overlap-") as name:
         folder = Path(name)
         windows: dict[Case, Window] = {}
