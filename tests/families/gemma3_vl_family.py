@@ -31,8 +31,8 @@ def write(folder: Path) -> None:
     write_processors(folder)
 
 
-def write_processors(folder: Path, *, crops: int = 0) -> None:
-    """A tokenizer of one word a token, and what the image processor reads. crops: most of one image."""
+def write_processors(folder: Path) -> None:
+    """A tokenizer of one word a token, and what the image processor reads."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -41,14 +41,7 @@ def write_processors(folder: Path, *, crops: int = 0) -> None:
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     roles = dict(zip(("boi_token", "image_token", "eoi_token"), MARKS, strict=True))
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, extra_special_tokens=roles).save_pretrained(folder)
-    settings: dict[str, Any] = {
-        "image_processor_type": "Gemma3ImageProcessor",
-        "size": {"height": SIDE, "width": SIDE},
-        "do_pan_and_scan": crops > 0,
-        "pan_and_scan_max_num_crops": crops,
-        "pan_and_scan_min_crop_size": SIDE // 2,
-        "pan_and_scan_min_ratio_to_activate": 1.2,
-    }
+    settings = {"image_processor_type": "Gemma3ImageProcessor", "size": {"height": SIDE, "width": SIDE}}
     (folder / "preprocessor_config.json").write_text(json.dumps(settings))
     described = {"processor_class": "Gemma3Processor", "image_seq_length": TOKENS}
     (folder / "processor_config.json").write_text(json.dumps(described))
@@ -57,12 +50,14 @@ def write_processors(folder: Path, *, crops: int = 0) -> None:
 class VisionReference:
     """transformers, float32, one request at a time, eager attention."""
 
-    def __init__(self, checkpoint: Path) -> None:
+    def __init__(self, checkpoint: Path, **images: Any) -> None:
+        """images: settings of the image processor."""
         from transformers import Gemma3ForConditionalGeneration
 
         from tt_hostmesh.vllm.pictures import PictureProcessor
 
         self._processor = PictureProcessor.from_pretrained(checkpoint)
+        self._settings = images
         self.model: Any = Gemma3ForConditionalGeneration.from_pretrained(
             checkpoint, dtype=torch.float32, attn_implementation="eager"
         )
@@ -79,9 +74,12 @@ class VisionReference:
             logits = self.model(**given).logits[0, -len(answer) - 1 : -1]
         return logits.float().log_softmax(-1)
 
+    def _pictures(self, media: Sequence[Any]) -> Any:
+        return self._processor.image_processor(list(media), return_tensors="pt", **self._settings)
+
     def _inputs(self, asked: Asked, answer: Sequence[int] = ()) -> dict[str, torch.Tensor]:
         """The processor's pictures, and the prompt with their tokens in it."""
-        images = self._processor.image_processor(list(asked.media), return_tensors="pt") if asked.media else {}
+        images = self._pictures(asked.media) if asked.media else {}
         crops = [int(count) for count in images.get("num_crops", ())]
         ids: list[int] = []
         for token in asked.prompt:

@@ -50,6 +50,16 @@ class PictureProcessor(Gemma3Processor):
         text = self.replace_image_token({"num_crops": [crops]}, 0)
         return list(self.tokenizer.encode(text, add_special_tokens=False))
 
+    def largest(self, settings: Mapping[str, Any]) -> tuple[int, int]:
+        """The crops of an image with most of them, and pixels of a side of one. settings: mm_processor_kwargs."""
+        merged = self._merge_kwargs(
+            self.valid_processor_kwargs, tokenizer_init_kwargs=self.tokenizer.init_kwargs, **settings
+        )["images_kwargs"]
+        side = int(self.image_processor.size["height"])
+        if not merged["do_pan_and_scan"]:
+            return 0, side
+        return int(merged["pan_and_scan_max_num_crops"]), max(side, int(merged["pan_and_scan_min_crop_size"]))
+
 
 class PictureInfo(BaseProcessingInfo):
     """What the model takes. By these limits vLLM refuses other media."""
@@ -62,8 +72,12 @@ class PictureInfo(BaseProcessingInfo):
 
     def get_mm_max_tokens_per_item(self, seq_len: int, mm_counts: Mapping[str, int]) -> Mapping[str, int]:
         """Tokens of an image with as many crops as the processor makes."""
-        processor = self.get_hf_processor()
-        return {"image": len(processor.tokens_of(_most_crops(processor.image_processor)))}
+        crops, _ = self.largest()
+        return {"image": len(self.get_hf_processor().tokens_of(crops))}
+
+    def largest(self) -> tuple[int, int]:
+        """See PictureProcessor."""
+        return self.get_hf_processor().largest(self.ctx.get_merged_mm_kwargs({}))
 
 
 class DummyPictures(BaseDummyInputsBuilder[PictureInfo]):
@@ -74,12 +88,9 @@ class DummyPictures(BaseDummyInputsBuilder[PictureInfo]):
 
     def get_dummy_mm_data(self, seq_len: int, mm_counts: Mapping[str, int], mm_options: Any) -> dict[str, Any]:
         """Images so wide that they are cropped as often as the processor does it."""
-        processor = self.info.get_hf_processor().image_processor
-        crops, edge = _most_crops(processor), int(processor.size["height"])
-        if crops:
-            edge = max(edge, int(processor.pan_and_scan_min_crop_size))
+        crops, side = self.info.largest()
         count = mm_counts.get("image", 0)
-        return {"image": self._get_dummy_images(width=edge * max(1, crops), height=edge, num_images=count)}
+        return {"image": self._get_dummy_images(width=side * max(1, crops), height=side, num_images=count)}
 
 
 class PicturePrompts(BaseMultiModalProcessor[PictureInfo]):
@@ -110,7 +121,3 @@ class PicturePrompts(BaseMultiModalProcessor[PictureInfo]):
             "pixel_values": MultiModalFieldConfig.flat_from_sizes("image", crops + 1),
             "num_crops": MultiModalFieldConfig.batched("image"),
         }
-
-
-def _most_crops(image_processor: Any) -> int:
-    return int(image_processor.pan_and_scan_max_num_crops) if image_processor.do_pan_and_scan else 0
