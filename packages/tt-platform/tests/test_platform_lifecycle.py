@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import pytest
@@ -245,6 +247,50 @@ def test_the_default_sigterm_action_comes_back_after_close(runtime):
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_a_start_that_fails_closes_the_mesh_and_keeps_its_error(make_runtime):
+    """Also where closing fails on the way."""
+    runtime = make_runtime(failing=("profiler",))
+    opened = session(runtime)
+    opened.open()
+    with opened.start():
+        assert opened.is_open
+    with pytest.raises(OSError, match="no weights"), opened.start():
+        raise OSError("no weights")
+    opened.close()
+    assert not opened.is_open
+    assert runtime.order.count("close mesh") == 1
+
+
+class Owner:
+    """Whoever would have closed the session."""
+
+
+def test_the_mesh_is_closed_with_whoever_would_have_closed_it(runtime):
+    opened, owner = session(runtime), Owner()
+    opened.open()
+    opened.close_with(owner)
+    assert opened.is_open
+    del owner
+    gc.collect()
+    assert not opened.is_open
+    opened.close()
+    assert runtime.order.count("close mesh") == 1
+    with pytest.raises(SessionError, match="name its owner"):
+        opened.close_with(Owner())
+
+
+def test_the_mesh_outlives_an_owner_that_another_thread_collects(runtime):
+    """Closing may wait for that very thread."""
+    opened, owners = session(runtime), [Owner()]
+    opened.open()
+    opened.close_with(owners[0])
+    other = threading.Thread(target=owners.clear)
+    other.start()
+    other.join()
+    assert opened.is_open
+    opened.close()
 
 
 def test_nothing_is_closed_by_the_garbage_collector(runtime):

@@ -8,8 +8,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+import weakref
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager
 from multiprocessing import util as multiprocessing_util
 from types import FrameType, TracebackType
 
@@ -41,7 +42,8 @@ class DeviceSession:
     Closing runs, in this order: the callbacks of :meth:`before_close` (the model is released there), the profiler,
     the submeshes, the mesh, the fabric. A step that fails does not stop the later ones. Closing happens on the first of
     :meth:`close`, the end of a ``with`` block, the normal end of the process, SIGTERM where nobody else handles it,
-    and a failed :meth:`open`. Nothing happens in a destructor.
+    a failed :meth:`open`, a failed :meth:`start` and the end of the object named in :meth:`close_with`. The session
+    itself has no destructor.
 
     Args:
         runtime: the device runtime.
@@ -119,6 +121,41 @@ class DeviceSession:
             if self._undo is None:
                 raise SessionError("The device mesh is not open: register callbacks after DeviceSession.open()")
             self._undo.callback(callback)
+
+    @contextmanager
+    def start(self) -> Generator[None]:
+        """A part of what follows :meth:`open` until the device serves: if it fails, the mesh is closed before the error
+        leaves, which stays the same error."""
+        try:
+            yield
+        except BaseException:
+            try:
+                self.close()
+            except Exception as error:
+                logger.warning("closing the device mesh after a failed start: %s", error)
+            raise
+
+    def close_with(self, owner: object) -> None:
+        """Close when nobody holds ``owner`` any more, who would have called :meth:`close`. No callback may hold it.
+
+        An engine that fails between two calls of its worker never calls it again. Only in the thread that calls this:
+        a garbage collector may run in any, also in one that closing waits for. Elsewhere the end of the process closes.
+
+        Raises:
+            SessionError: the session is not open.
+        """
+        thread = threading.get_ident()
+
+        def gone() -> None:
+            if threading.get_ident() == thread:
+                self.close()
+
+        with self._lock:
+            if self._undo is None:
+                raise SessionError("The device mesh is not open: name its owner after DeviceSession.open()")
+            finalizer = weakref.finalize(owner, gone)
+            finalizer.atexit = False
+            self._undo.callback(finalizer.detach)
 
     def close(self) -> None:
         """Release the model and close the mesh. A second call does nothing, nor does one in a forked child."""

@@ -9,7 +9,7 @@ from vllm.v1.worker.worker_base import CompilationTimes
 
 from tt_worker.loading import LoadRequest, load
 from tt_worker.pooling import PoolingModel, Wanted
-from tt_worker.vllm.worker import TTWorker
+from tt_worker.vllm.worker import TTWorker, of_start
 
 if TYPE_CHECKING:
     from vllm.pooling_params import PoolingParams
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 class TTPoolingWorker(TTWorker):
     """A step is one batch of whole prompts, answered at once. There is no KV cache and nothing to warm up."""
 
-    pooling: PoolingModel
-
+    @of_start
     def load_model(self, *, load_dummy_weights: bool = False) -> None:
         request = LoadRequest(
             hf_config=self.model_config.hf_config,
@@ -32,8 +31,8 @@ class TTPoolingWorker(TTWorker):
             optimizations=self.options.optimizations,
             engine_config=self.vllm_config,
         )
-        self.model = load(self.model_class, self._mesh, request)
-        self.pooling = PoolingModel(self.model)
+        self.loaded.model = load(self.model_class, self._mesh, request)
+        self.loaded.pooling = PoolingModel(self.loaded.model)
 
     def get_kv_cache_spec(self) -> dict[str, KVCacheSpec]:
         return {}
@@ -52,8 +51,10 @@ class TTPoolingWorker(TTWorker):
         if not requests:
             return EMPTY_MODEL_RUNNER_OUTPUT
         prompts = [_whole_prompt(request, scheduler_output) for request in requests]
-        embeddings = self.pooling.embed(prompts)
-        self.log.step("prefill", requests=len(prompts), tokens=sum(map(len, prompts)), sampled=None)
+        if self.loaded.pooling is None:
+            raise RuntimeError("the worker was asked for a step before its model was loaded")
+        embeddings = self.loaded.pooling.embed(prompts)
+        self.loaded.log.step("prefill", requests=len(prompts), tokens=sum(map(len, prompts)), sampled=None)
         return ModelRunnerOutput(
             req_ids=[request.req_id for request in requests],
             req_id_to_index={request.req_id: i for i, request in enumerate(requests)},
@@ -72,11 +73,6 @@ class TTPoolingWorker(TTWorker):
 
     def get_supported_tasks(self) -> tuple[SupportedTask, ...]:
         return ("embed",)
-
-    def _release_model(self) -> None:
-        if hasattr(self, "pooling"):
-            del self.pooling
-        super()._release_model()
 
 
 def _whole_prompt(request: NewRequestData, output: SchedulerOutput) -> list[int]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import torch
 from vllm.v1.worker.worker_base import CompilationTimes, WorkerBase
@@ -26,6 +27,7 @@ from tt_worker.adapter import ModelAdapter, TraceMode
 from tt_worker.block_runner import BlockRunner
 from tt_worker.failure import TimeLimit
 from tt_worker.inputs import alignment_of
+from tt_worker.loaded import Loaded
 from tt_worker.loading import LoadRequest, load
 from tt_worker.pages import PageTable, PageTables
 from tt_worker.reload import ReloadPlanner
@@ -46,6 +48,23 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("vllm.tt.worker")
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def of_start(
+    method: Callable[Concatenate[TTWorker, P], R],
+) -> Callable[Concatenate[TTWorker, P], R]:
+    """A call of an engine's start. The mesh does not outlive its failure, which vLLM does not tell an in-process
+    worker."""
+
+    @wraps(method)
+    def part(self: TTWorker, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self._open_session.start():
+            return method(self, *args, **kwargs)
+
+    return part
+
 
 class TTWorker(WorkerBase):
     """One process, one mesh, one model object. Source of the calls: vLLM's executors and engine core, 0.24 to 0.33."""
@@ -57,11 +76,8 @@ class TTWorker(WorkerBase):
         self.lanes = lane_count(self.vllm_config)
         self.sequences = self.scheduler_config.max_num_seqs
         self.rows = self.sequences  # of the batch: more than sequences where the model knows other sizes only
-        self.log = StepLog(self.options.step_log)
         self.metrics = StepMetrics(self.model_config.served_model_name, self.parallel_config)
-        self.tally = ReasonTally(self.metrics.count)
-        self.model: Any = None
-        self.runner: Runner | None = None
+        self.loaded = Loaded(StepLog(self.options.step_log), ReasonTally(self.metrics.count))
         self._session: DeviceSession | None = None
 
     # Start
@@ -80,15 +96,17 @@ class TTWorker(WorkerBase):
         self.capabilities = served.capabilities
         self.sees = served.resolution.multimodal
         self.rows = self.lanes * rows_for(self.sequences // self.lanes, served.batch_sizes)
-        self._session = DeviceSession(
+        session = self._session = DeviceSession(
             self.runtime, self.options, model_fabric=self.capabilities.fabric_config, grid=rank_grid
         )
-        mesh = self._session.open()
-        self._session.before_close(self._release_model)
+        mesh = session.open()
+        session.before_close(self.loaded.release)
+        session.close_with(self)
         self.device = torch.device("cpu")
         grid = "x".join(map(str, tuple(mesh.shape)))
-        self.log.event("mesh opened", runtime=self.runtime.name, grid=grid, devices=mesh.get_num_devices())
+        self.loaded.log.event("mesh opened", runtime=self.runtime.name, grid=grid, devices=mesh.get_num_devices())
 
+    @of_start
     def load_model(self, *, load_dummy_weights: bool = False) -> None:
         request = LoadRequest(
             hf_config=self.model_config.hf_config,
@@ -98,10 +116,10 @@ class TTWorker(WorkerBase):
             optimizations=self.options.optimizations,
             engine_config=self.vllm_config,
         )
-        self.model = load(self.model_class, self._mesh, request)
+        model = self.loaded.model = load(self.model_class, self._mesh, request)
         self.trace = TraceMode.of(self.options.trace_mode)
-        self.adapter = ModelAdapter(
-            self.model,
+        self.loaded.adapter = ModelAdapter(
+            model,
             rows=self.rows,
             vocab_size=self.model_config.get_vocab_size(),
             trace=self.trace,
@@ -118,16 +136,27 @@ class TTWorker(WorkerBase):
         )
 
     @property
-    def _mesh(self) -> Any:
+    def _open_session(self) -> DeviceSession:
         if self._session is None:
             raise RuntimeError("the worker's device is not open: init_device comes first")
-        return self._session.mesh
+        return self._session
+
+    @property
+    def _mesh(self) -> Any:
+        return self._open_session.mesh
+
+    @property
+    def _adapter(self) -> ModelAdapter:
+        if self.loaded.adapter is None:
+            raise RuntimeError("the worker has no model: load_model comes first")
+        return self.loaded.adapter
 
     def get_model(self) -> Any:
-        return self.model
+        return self.loaded.model
 
     # KV cache
 
+    @of_start
     def get_kv_cache_spec(self) -> dict[str, KVCacheSpec]:
         return with_margin(kv_cache_spec(self.model_class, self.vllm_config), self._alignment - 1)
 
@@ -143,6 +172,7 @@ class TTWorker(WorkerBase):
     def set_kv_cache_layout(self, kv_cache_layout: str, *rest: Any) -> None:
         super().set_kv_cache_layout(kv_cache_layout, *rest)
 
+    @of_start
     def determine_available_memory(self) -> int:
         """Bytes that make vLLM's planner arrive at the model's own block count."""
         spec = kv_cache_spec(self.model_class, self.vllm_config)
@@ -173,10 +203,11 @@ class TTWorker(WorkerBase):
     def initialize_cache(self, num_gpu_blocks: int, num_cpu_blocks: int) -> None:
         self.cache_config.num_gpu_blocks = num_gpu_blocks
 
+    @of_start
     def initialize_from_config(self, kv_cache_config: KVCacheConfig) -> None:
-        layout = cache_layout(self.vllm_config, kv_cache_config)
-        self.adapter.kv_cache = kv.allocate(self.model, layout, self._mesh.get_num_devices() // self.lanes)
-        self.adapter.layer_groups = layout.layer_groups
+        layout, adapter = cache_layout(self.vllm_config, kv_cache_config), self._adapter
+        adapter.kv_cache = kv.allocate(adapter.model, layout, self._mesh.get_num_devices() // self.lanes)
+        adapter.layer_groups = layout.layer_groups
         block_size = min(group.block_size for group in layout.groups)
         width = min(-(-self.model_config.max_model_len // block_size), layout.num_blocks)
         self.pages = PageTables(
@@ -184,7 +215,7 @@ class TTWorker(WorkerBase):
             [group.window for group in layout.groups],
             block_size,
         )
-        self.runner = self._build_runner()
+        self.loaded.runner = self._build_runner()
 
     def _build_runner(self) -> Runner:
         vocab_size = self.model_config.get_vocab_size()
@@ -203,7 +234,7 @@ class TTWorker(WorkerBase):
         resident = self.capabilities.supports_async_decode and self.trace.decode
         blocks = block_output(self.vllm_config)
         build = partial(BlockRunner, blocks) if blocks.blocks else Runner
-        self.adapter.prefill_width = blocks.of_prefill
+        self._adapter.prefill_width = blocks.of_prefill
         return build(
             RunnerConfig(
                 overlap=bool(self.scheduler_config.async_scheduling) and resident,
@@ -212,22 +243,23 @@ class TTWorker(WorkerBase):
                 alignment=self._alignment,
                 scheduler_ends_failed=getattr(self.scheduler_config.get_scheduler_cls(), "ends_failed_requests", False),
             ),
-            self.adapter,
+            self._adapter,
             RowTable(self.rows, self.lanes),
             self.pages,
-            RowSamplers(self.rows, vocab_size, device_sampler, host, self.tally),
+            RowSamplers(self.rows, vocab_size, device_sampler, host, self.loaded.tally),
             ReloadPlanner(resident_inputs=resident),
-            self.log,
+            self.loaded.log,
             TimeLimit(self.options.step_time_limit_s, enter_thread=lambda: torch.set_grad_enabled(False)),
         )
 
+    @of_start
     def compile_or_warm_up_model(self) -> CompilationTimes:
         if not self.options.enable_model_warmup:
             logger.info("Skipping model warmup")
             return CompilationTimes(language_model=0.0, encoder=0.0)
         mode = Mode.of(self.options.sample_on_device_mode)
         plan = WarmupPlan(sample_prefill=mode is Mode.ALL, sample_decode=mode is not Mode.OFF, pages=self.pages.width)
-        return CompilationTimes(language_model=warm_up(self.adapter, plan), encoder=0.0)
+        return CompilationTimes(language_model=warm_up(self._adapter, plan), encoder=0.0)
 
     # Steps
 
@@ -245,9 +277,9 @@ class TTWorker(WorkerBase):
 
     @property
     def _running(self) -> Runner:
-        if self.runner is None:
+        if self.loaded.runner is None:
             raise RuntimeError("the worker was asked for a step before its KV cache was initialised")
-        return self.runner
+        return self.loaded.runner
 
     # The rest of what an engine can ask
 
@@ -264,8 +296,8 @@ class TTWorker(WorkerBase):
         return
 
     def synchronize_device(self) -> None:
-        if self.runner is not None:
-            self.runner.drain()
+        if self.loaded.runner is not None:
+            self.loaded.runner.drain()
 
     def profile(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError("profiling through the engine is not supported: use tt-metal's device profiler")
@@ -291,8 +323,8 @@ class TTWorker(WorkerBase):
     def check_health(self) -> None:
         if self._session is None or not self._session.is_open:
             raise RuntimeError("the device mesh is closed")
-        if self.runner is not None and self.runner.failure is not None:
-            raise self.runner.failure
+        if self.loaded.runner is not None and self.loaded.runner.failure is not None:
+            raise self.loaded.runner.failure
 
     # End
 
@@ -300,18 +332,3 @@ class TTWorker(WorkerBase):
         """Release the model, close the mesh. Safe to call twice."""
         if self._session is not None:
             self._session.close()
-
-    def _release_model(self) -> None:
-        """Runs before the mesh is closed: nothing of the model may outlive it."""
-        if self.runner is not None:
-            self.runner.close()
-        self.runner = None
-        self.model = None
-        if hasattr(self, "adapter"):
-            del self.adapter
-        counts = dict(self.log.counts)
-        host_steps = {reason.name: steps for reason, steps in self.tally.steps.most_common()}
-        self.log.event("model released", steps=counts, host_steps=host_steps)
-        logger.info("TT worker ran %s", ", ".join(f"{n} {phase} steps" for phase, n in counts.items()) or "no step")
-        logger.info("%s", self.tally.summary())
-        self.log.close()
