@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +19,15 @@ Attend = Callable[[int, Tensor, Tensor], Tensor]
 
 PACK_TOKENS = 2048
 """Most tokens of one packed prefill; bounds the memory of the intermediate tensors."""
+
+
+class RowInputs(NamedTuple):
+    """What the layers get of t tokens: hidden [t, hidden]; rotation [t, head_dim / 2]; added: behind each of the first
+    layers, [t, hidden] to add to what it gives."""
+
+    hidden: Tensor
+    rotation: Tensor
+    added: Sequence[Tensor] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +93,16 @@ class LlamaCompute:
         cache = self._require_cache()
         spans = _spans(rows, cache.layout.block_size)
         inputs = [self._row_inputs(row) for row in rows]
-        hidden, rotation = (torch.cat(parts) for parts in zip(*inputs, strict=True))
+        hidden = torch.cat([one.hidden for one in inputs])
+        rotation = torch.cat([one.rotation for one in inputs])
+        added = [torch.cat(parts) for parts in zip(*(one.added for one in inputs), strict=True)]
         slots = torch.cat([_row_slots(row, cache) for row in rows])
 
         def attend(layer: int, query: Tensor, key_value: Tensor) -> Tensor:
             cache.write(layer, slots, key_value)
             return torch.cat([self._attend_span(layer, span, query, key_value) for span in spans])
 
-        hidden = self._layers(hidden, rotation, attend)
+        hidden = self._layers(hidden, rotation, attend, added)
         return self._logits(hidden[torch.tensor([span.end - 1 for span in spans])])
 
     def _attend_span(self, layer: int, span: _Span, query: Tensor, key_value: Tensor) -> Tensor:
@@ -106,16 +118,18 @@ class LlamaCompute:
         out = F.scaled_dot_product_attention(mine, key, value, attn_mask=span.mask, is_causal=span.mask is None)
         return out.transpose(1, 2).reshape(span.end - span.begin, -1)
 
-    def _row_inputs(self, row: PrefillRow) -> tuple[Tensor, Tensor]:
-        """What the layers see of the row's positions from `start` on: embeddings [t, hidden], rotations [t, d / 2]."""
-        return self._embed(row.tokens[row.start :]), self._rotations[row.start : len(row.tokens)]
+    def _row_inputs(self, row: PrefillRow) -> RowInputs:
+        """Of the row's positions from `start` on."""
+        return RowInputs(self._embed(row.tokens[row.start :]), self._rotations[row.start : len(row.tokens)])
 
     def _embed(self, tokens: Tensor) -> Tensor:
         return F.embedding(tokens, self._weights.embedding)
 
-    def _layers(self, hidden: Tensor, rotation: Tensor, attend: Attend) -> Tensor:
+    def _layers(self, hidden: Tensor, rotation: Tensor, attend: Attend, added: Sequence[Tensor] = ()) -> Tensor:
         for index, layer in enumerate(self._weights.layers):
             hidden = self._layer(index, layer, hidden, rotation, attend)
+            if index < len(added):
+                hidden = hidden + added[index]
         return hidden
 
     def _layer(self, index: int, layer: LayerWeights, hidden: Tensor, rotation: Tensor, attend: Attend) -> Tensor:
@@ -123,12 +137,17 @@ class LlamaCompute:
         normed = F.rms_norm(hidden, (config.hidden_size,), layer.input_norm, config.rms_norm_eps)
         qkv = layer.qkv(normed)
         turning = qkv[:, : config.q_size + config.kv_size]
-        rotate(turning.view(len(qkv), -1, config.head_dim), rotation)
+        heads = turning.view(len(qkv), -1, config.head_dim)
+        self._norm_heads(index, heads)
+        rotate(heads, rotation)
         mixed = attend(index, qkv[:, : config.q_size], qkv[:, config.q_size :])
         hidden = hidden + layer.output(mixed)
         normed = F.rms_norm(hidden, (config.hidden_size,), layer.post_norm, config.rms_norm_eps)
         gate, up = layer.gate_up(normed).chunk(2, -1)
         return hidden + layer.down(_activate(config.activation, gate) * up)
+
+    def _norm_heads(self, layer: int, heads: Tensor) -> None:
+        """What happens to query and key heads, [t, heads + kv heads, head_dim], in place before they turn: nothing."""
 
     def _logits(self, hidden: Tensor) -> Tensor:
         normed = F.rms_norm(hidden, (self.config.hidden_size,), self._weights.norm, self.config.rms_norm_eps)

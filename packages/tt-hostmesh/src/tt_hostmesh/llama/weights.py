@@ -93,14 +93,15 @@ def load_weights(directory: str | Path, config: LlamaConfig) -> LlamaWeights:
     return read_weights(Checkpoint(directory), config)
 
 
-def read_weights(source: Checkpoint, config: LlamaConfig) -> LlamaWeights:
-    embedding = source.read("model.embed_tokens.weight", config.vocab_size, config.hidden_size)
+def read_weights(source: Checkpoint, config: LlamaConfig, prefix: str = "model.") -> LlamaWeights:
+    """prefix: of all names but the head's. Errors as those of Checkpoint."""
+    embedding = source.read(f"{prefix}embed_tokens.weight", config.vocab_size, config.hidden_size)
     tied = config.tie_word_embeddings or "lm_head.weight" not in source
     head = embedding if tied else source.read("lm_head.weight", config.vocab_size, config.hidden_size)
     return LlamaWeights(
         embedding=embedding,
-        layers=tuple(_layer(source, config, f"model.layers.{i}.") for i in range(config.num_layers)),
-        norm=source.read("model.norm.weight", config.hidden_size),
+        layers=tuple(_layer(source, config, f"{prefix}layers.{i}.") for i in range(config.num_layers)),
+        norm=source.read(f"{prefix}norm.weight", config.hidden_size),
         head=Linear(head),
     )
 

@@ -26,6 +26,21 @@ def rotary_positions(tokens: Tensor, images: Sequence[Image], placeholder: Patch
     return torch.cat(parts, 1)
 
 
+def axes_of_sections(sections: Sequence[int]) -> Tensor:
+    """int64 [head_dim / 2]: the axis that each frequency turns with, when the first section of them turns with frames,
+    the next with lines, the last with columns."""
+    return torch.arange(3).repeat_interleave(torch.tensor(sections))
+
+
+def axes_by_turns(sections: Sequence[int]) -> Tensor:
+    """The same when frequencies take the three axes by turns, for as long as an axis has some left; frames have the
+    rest."""
+    axes = torch.zeros(sum(sections), dtype=torch.int64)
+    for axis in (1, 2):
+        axes[axis : 3 * sections[axis] : 3] = axis
+    return axes
+
+
 def rope_delta(positions: Tensor) -> int:
     """What to add to the token position of whatever follows `positions`, int64 [3, n], to get its rotary position."""
     return int(positions.max()) + 1 - positions.shape[1]
