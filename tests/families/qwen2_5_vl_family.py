@@ -93,13 +93,15 @@ def write_processors(folder: Path) -> None:
 class VisionReference:
     """transformers, float32, one request at a time, eager attention."""
 
+    MODEL = "Qwen2_5_VLForConditionalGeneration"
+
     def __init__(self, checkpoint: Path) -> None:
-        from transformers import Qwen2_5_VLForConditionalGeneration
+        import transformers
 
         from tt_hostmesh.vllm.images import ImageProcessor
 
         self._images: Any = ImageProcessor.from_pretrained(checkpoint).image_processor
-        self.model: Any = Qwen2_5_VLForConditionalGeneration.from_pretrained(
+        self.model: Any = getattr(transformers, self.MODEL).from_pretrained(
             checkpoint, dtype=torch.float32, attn_implementation="eager"
         )
 
