@@ -37,6 +37,9 @@ class Model(LlamaForCausalLM):
 """
 DEVICE = {"sample_on_device_mode": "all"}
 FEW_BLOCKS = {"TT_HOST_MAX_TOKENS_ALL_USERS": "512"}
+# A process that has computed with torch is forked here: with vLLM before 0.33 the child hangs at its first parallel
+# region. `vllm serve` spawns on its own.
+SPAWN = {"VLLM_WORKER_MULTIPROC_METHOD": "spawn"}
 RUNS = {
     "device sampling, async": Run(tt=DEVICE),
     "device sampling, sync": Run({"async_scheduling": False}, DEVICE),
@@ -52,7 +55,7 @@ RUNS = {
     "preemption, sync": Run({"async_scheduling": False, "max_model_len": 384}, DEVICE, FEW_BLOCKS),
     "preemption, host sampling": Run({"max_model_len": 384}, environ=FEW_BLOCKS),
     "12 sequences on a class that knows 8 and 16": Run({"max_num_seqs": 12}, DEVICE),
-    "multiprocess executor": Run({"distributed_executor_backend": "mp"}, DEVICE),
+    "multiprocess executor": Run({"distributed_executor_backend": "mp"}, DEVICE, SPAWN),
     "a class as tt-metal had it in June 2026": Run(
         {"max_num_seqs": 8},
         DEVICE,

@@ -130,7 +130,7 @@ class PageTables:
 
     @property
     def versions(self) -> tuple[int, ...]:
-        return tuple(table.version for table in self._tables)
+        return tuple([table.version for table in self._tables])
 
     @property
     def width(self) -> int:
@@ -167,7 +167,7 @@ class PageTables:
 
     def decode(self, rows: Sequence[int]) -> tuple[NDArray[np.int32], ...]:
         """One int32 [B, W] a group, by row; see PageTable.snapshot."""
-        return tuple(table.snapshot(rows) for table in self._tables)
+        return tuple([table.snapshot(rows) for table in self._tables])
 
     def prefill(self, rows: Sequence[int]) -> tuple[NDArray[np.int32], ...]:
         """One int32 [n, W] a group, line i for rows[i]."""
