@@ -133,5 +133,5 @@ def test_W23_a_step_that_mixes_phases_is_refused() -> None:
     runner = runner_of(BlockLedger(2, width=WIDTH, adaptive=True), BlockOutput(WIDTH, adaptive=True))
     run(runner, admitted("a", [1, 2, 3], 1))
     late = Admission("b", [4, 5], [], 0, [[20]], GREEDY)
-    with pytest.raises(StepFailed, match="mixes prefill and decode"):
+    with pytest.raises(StepFailed, match="mixes 1 prefill and 1 decode"):
         runner.execute(StepRequest(admissions=[late], computed={"a": 3}, scheduled={"a": 1, "b": 2}))

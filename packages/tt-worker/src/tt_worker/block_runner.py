@@ -10,7 +10,7 @@ from tt_worker.decoding import DecodeGroup
 from tt_worker.inputs import DecodeInputs
 from tt_worker.results import Batch
 from tt_worker.runner import Runner
-from tt_worker.step import NOTHING, StepRequest, StepResult
+from tt_worker.step import StepRequest
 from tt_worker.tenants import State, StepError
 
 _DECODE = "a decode step"
@@ -27,24 +27,7 @@ class BlockRunner(Runner):
         super().__init__(*args, **keywords)
         self._blocks = blocks
 
-    def _execute(self, step: StepRequest) -> StepResult | None:
-        self._results.settle(step)
-        self._tenants.change(step)
-        if not step.scheduled:
-            return NOTHING
-        asked = list(step.scheduled)
-        states = self._tenants.states(asked)
-        self._tenants.follow(step, states)
-        prefilling = sum(state.prefilling for state in states)
-        if 0 < prefilling < len(states):
-            raise StepError(f"a step mixes prefill and decode requests: {asked}")
-        if prefilling:
-            self._prefill(states, list(step.scheduled.values()))
-        else:
-            self._decode_blocks(DecodeGroup.of(self._tenants.version, asked, states), step)
-        return None
-
-    def _decode_blocks(self, group: DecodeGroup, step: StepRequest) -> None:
+    def _decode(self, group: DecodeGroup, step: StepRequest) -> None:
         batch = group.batch
         states, rows = batch.states, batch.rows
         width = self._blocks.of_decode([state.prefill_end for state in states])
