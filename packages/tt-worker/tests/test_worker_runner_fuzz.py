@@ -147,9 +147,7 @@ def begins_a_position_early(patch: pytest.MonkeyPatch) -> None:
     """Behind the tokens that are computed, instead of at the last one known."""
     fill = DecodeBuffers.fill
     patch.setattr(
-        DecodeBuffers,
-        "fill",
-        lambda self, rows, positions: fill(self, rows, [position - 1 for position in positions]),
+        DecodeBuffers, "fill", lambda self, rows, positions: fill(self, rows, [position - 1 for position in positions])
     )
 
 
