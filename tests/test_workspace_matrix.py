@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import matrix
+import pytest
 
+from vllm_tt_plugin import compat
+
+MATRIX = compat.load()
 COUNTS = 'tests="{tests}" failures="{failures}" errors="0" skipped="{skipped}" time="1"'
 SUITE = f"<testsuites><testsuite {COUNTS}/></testsuites>"
 
@@ -28,3 +32,10 @@ def test_results_are_kept_in_the_order_of_the_rows_and_forgotten_with_them(tmp_p
     matrix.save({"0.1": one, "0.2": one, "0.3": one}, ["0.3", "0.1"], file)
     assert list(matrix.load(file).items()) == [("0.3", one), ("0.1", one)]
     assert matrix.load(tmp_path / "none.json") == {}
+
+
+@pytest.mark.parametrize("version", MATRIX.versions)
+def test_a_row_is_called_tested_when_its_last_run_was_green_and_only_then(version: str) -> None:
+    """`nox -s compat -- VERSION` runs it."""
+    result = matrix.load().get(version)
+    assert (MATRIX.row(version).status == "tested") == (result is not None and result.green)
