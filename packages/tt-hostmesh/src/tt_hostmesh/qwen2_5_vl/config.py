@@ -7,6 +7,14 @@ from tt_hostmesh.llama.config import LlamaConfig
 from tt_hostmesh.qwen2_5_vl.placeholder import PatchPlaceholder
 
 
+def sections_of(decoder: LlamaConfig) -> tuple[int, int, int]:
+    """How many frequencies of a head turn with each axis. Raises ValueError when they are not all of them."""
+    first, second, third = decoder.rope["mrope_section"]
+    if first + second + third != decoder.head_dim // 2:
+        raise ValueError(f"mrope_section {[first, second, third]} does not add up to {decoder.head_dim // 2}")
+    return first, second, third
+
+
 @dataclass(frozen=True, slots=True)
 class VisionConfig:
     """The vision tower. window: side of an attention window, merged patches; full_layers: layers without windows."""
@@ -63,14 +71,11 @@ class Qwen25VLConfig:
         if getattr(text, "use_sliding_window", False):
             raise ValueError("text_config.use_sliding_window=True is not supported: every layer sees the whole context")
         decoder = LlamaConfig.of(text)
-        first, second, third = decoder.rope["mrope_section"]
-        if first + second + third != decoder.head_dim // 2:
-            raise ValueError(f"mrope_section {[first, second, third]} does not add up to {decoder.head_dim // 2}")
         tied = bool(getattr(hf_config, "tie_word_embeddings", False))
         vision = VisionConfig.of(hf_config.vision_config)
         return Qwen25VLConfig(
             text=replace(decoder, attention_bias=True, output_bias=False, tie_word_embeddings=tied),
             vision=vision,
-            sections=(first, second, third),
+            sections=sections_of(decoder),
             placeholder=PatchPlaceholder(hf_config.image_token_id, vision.merge),
         )

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tt_hostmesh.llama.config import LlamaConfig
+from tt_hostmesh.qwen2_5_vl.config import sections_of
 from tt_hostmesh.qwen2_5_vl.placeholder import PatchPlaceholder
 
 
@@ -67,13 +68,10 @@ class Qwen3VLConfig:
     def of(hf_config: Any) -> "Qwen3VLConfig":
         """From a transformers configuration. Raises ValueError for what the model cannot do."""
         decoder = LlamaConfig.of(hf_config.text_config)
-        first, second, third = decoder.rope["mrope_section"]
-        if first + second + third != decoder.head_dim // 2:
-            raise ValueError(f"mrope_section {[first, second, third]} does not add up to {decoder.head_dim // 2}")
         vision = VisionConfig.of(hf_config.vision_config)
         return Qwen3VLConfig(
             text=replace(decoder, tie_word_embeddings=bool(getattr(hf_config, "tie_word_embeddings", False))),
             vision=vision,
-            sections=(first, second, third),
+            sections=sections_of(decoder),
             placeholder=PatchPlaceholder(hf_config.image_token_id, vision.merge),
         )
