@@ -52,9 +52,9 @@ class PictureProcessor(Gemma3Processor):
 
     def largest(self, settings: Mapping[str, Any]) -> tuple[int, int]:
         """The crops of an image with most of them, and pixels of a side of one. settings: mm_processor_kwargs."""
-        merged = self._merge_kwargs(
-            self.valid_processor_kwargs, tokenizer_init_kwargs=self.tokenizer.init_kwargs, **settings
-        )["images_kwargs"]
+        known: Any = self.valid_processor_kwargs
+        own = self.tokenizer.init_kwargs
+        merged = self._merge_kwargs(known, tokenizer_init_kwargs=own, **settings)["images_kwargs"]
         side = int(self.image_processor.size["height"])
         if not merged["do_pan_and_scan"]:
             return 0, side

@@ -50,16 +50,15 @@ logger = logging.getLogger("vllm.tt.worker")
 
 P = ParamSpec("P")
 R = TypeVar("R")
+W = TypeVar("W", bound="TTWorker")
 
 
-def of_start(
-    method: Callable[Concatenate[TTWorker, P], R],
-) -> Callable[Concatenate[TTWorker, P], R]:
+def of_start(method: Callable[Concatenate[W, P], R]) -> Callable[Concatenate[W, P], R]:
     """A call of an engine's start. The mesh does not outlive its failure, which vLLM does not tell an in-process
     worker."""
 
     @wraps(method)
-    def part(self: TTWorker, *args: P.args, **kwargs: P.kwargs) -> R:
+    def part(self: W, *args: P.args, **kwargs: P.kwargs) -> R:
         with self._open_session.start():
             return method(self, *args, **kwargs)
 
