@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import subprocess
 import sys
@@ -18,10 +19,12 @@ import resident  # noqa: E402
 def test_the_pages_of_a_process_are_those_that_it_has_written() -> None:
     """Fails when a mapping is counted by its size: most of a large one is not in memory."""
     page = os.sysconf("SC_PAGE_SIZE")
-    memory = numpy.zeros(64 * page, dtype=numpy.uint8)
-    memory[32 * page] = 1
-    first = memory.ctypes.data // page
-    mine = [address // page - first for address in resident.pages_of(os.getpid()).tolist()]
+    with mmap.mmap(-1, 64 * page) as fresh:  # the heap might give memory that was used before
+        memory = numpy.frombuffer(fresh, dtype=numpy.uint8)
+        memory[32 * page] = 1
+        first = memory.ctypes.data // page
+        mine = [address // page - first for address in resident.pages_of(os.getpid()).tolist()]
+        del memory
     assert 32 in mine
     assert 16 not in mine, "never touched"
 
