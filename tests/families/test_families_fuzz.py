@@ -32,6 +32,7 @@ from layered_checkpoints import (
 )
 from ledger_model import BLOCK
 from qwen3_5_family import write as write_qwen3_5
+from qwen3_vl_family import write as write_qwen3_vl
 from random_block_engine import BlockEngine, BlockScenario
 from random_engine import Asked, Engine, Scenario, Subject
 from tiny import save_llama
@@ -70,7 +71,7 @@ GRIDS = {1: (1, 2, 2), 4: (1, 4, 4), 6: (1, 4, 6)}
 
 
 def patches(tokens: int, rng: random.Random) -> dict[str, Any]:
-    """A random image of Qwen 2.5-VL."""
+    """A random image of Qwen 2.5-VL or 3-VL."""
     import torch
 
     grid = torch.tensor(GRIDS[tokens])
@@ -163,6 +164,13 @@ FUZZED = {
         ((2, 16),) * 3,
         sight=QWEN_SIGHT,
         reference="Qwen2_5_VLForConditionalGeneration",
+    ),
+    "qwen3_vl": Fuzzed(
+        "tt_hostmesh.qwen3_vl.generator:Qwen3VL",
+        write_qwen3_vl,
+        ((2, 16),) * 3,
+        sight=QWEN_SIGHT,
+        reference="Qwen3VLForConditionalGeneration",
     ),
     "block": blocks_of("BlockLlamaForCausalLM", BlockOutput(8)),
     "adaptive_block": blocks_of("AdaptiveBlockLlamaForCausalLM", BlockOutput(8, adaptive=True, max_prompt=LONG)),
