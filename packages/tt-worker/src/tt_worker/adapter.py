@@ -16,7 +16,7 @@ from tt_worker.media import keywords
 from tt_worker.methods import AdapterError, Method, optional_method
 from tt_worker.outcome import Outcome, blocks_of, is_host_result, joined, outcome_of, with_rope_deltas
 from tt_worker.reload import ReloadPlan
-from tt_worker.tensors import Tensors
+from tt_worker.tensors import Tensors, tensor_over
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class ModelAdapter:
     def _call_prefill(self, inputs: PrefillInputs, sampling: Any | None) -> Outcome:
         required: dict[str, Any] = {
             "tokens": torch.from_numpy(inputs.tokens),
-            **self._tables(inputs.page_tables),
+            **self._tables(inputs.page_tables, tensor_over),
             "kv_cache": self.kv_cache,
             "enable_trace": self.trace.prefill,
             "prompt_lens": inputs.ends,
@@ -128,7 +128,7 @@ class ModelAdapter:
         required: dict[str, Any] = {
             "tokens": self._tensors.of(inputs.tokens),
             "start_pos": self._tensors.of(inputs.start_pos),
-            **self._tables(inputs.page_tables),
+            **self._tables(inputs.page_tables, self._tensors.of),
             "kv_cache": self.kv_cache,
             "enable_trace": self.trace.decode,
             "read_from_device": False,
@@ -154,15 +154,17 @@ class ModelAdapter:
         if self._release_captures is not None:
             self._release_captures.function()
 
-    def _tables(self, page_tables: tuple[NDArray[np.int32], ...]) -> dict[str, Any]:
+    def _tables(
+        self, page_tables: tuple[NDArray[np.int32], ...], tensor: Callable[[NDArray[np.int32]], torch.Tensor]
+    ) -> dict[str, Any]:
         """The first group's table, and with several groups one table a layer, int32 [B, W] whatever the call's rows.
 
         Layers of one group are given one tensor. Source: tt-metal contract 1.5.
         """
-        first = self._tensors.of(page_tables[0])
+        first = tensor(page_tables[0])
         if len(page_tables) == 1:
             return {"page_table": first}
-        groups = [torch.from_numpy(_padded(table, self.rows)) for table in page_tables]
+        groups = [tensor(_padded(table, self.rows)) for table in page_tables]
         return {"page_table": first, "page_tables_per_layer": [groups[group] for group in self.layer_groups]}
 
     def _protocol(self, plan: ReloadPlan, on_device: bool) -> Mapping[str, bool]:

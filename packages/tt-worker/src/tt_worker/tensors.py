@@ -10,6 +10,11 @@ from numpy.typing import NDArray
 _MOST = 64
 
 
+def tensor_over(array: NDArray[Any]) -> torch.Tensor:
+    """The tensor that shares this array's memory."""
+    return torch.from_numpy(array)
+
+
 class Tensors:
     """A tensor over each array that comes again, as the inputs of decode steps do, whose memory is reused.
 
@@ -20,12 +25,12 @@ class Tensors:
         self._known: dict[int, tuple[NDArray[Any], torch.Tensor]] = {}
 
     def of(self, array: NDArray[Any]) -> torch.Tensor:
-        """The tensor that shares this array's memory."""
+        """See `tensor_over`."""
         known = self._known.get(id(array))
         if known is not None:  # which keeps the array, so that no other has its id
             return known[1]
         if len(self._known) >= _MOST:
             self._known.clear()
-        tensor = torch.from_numpy(array)
+        tensor = tensor_over(array)
         self._known[id(array)] = (array, tensor)
         return tensor
