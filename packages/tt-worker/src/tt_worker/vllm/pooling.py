@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, ModelRunnerOutput
 from vllm.v1.worker.worker_base import CompilationTimes
 
-from tt_worker.loading import LoadRequest, load
 from tt_worker.pooling import PoolingModel, Wanted
 from tt_worker.vllm.worker import TTWorker, of_start
 
@@ -23,16 +22,7 @@ class TTPoolingWorker(TTWorker):
 
     @of_start
     def load_model(self, *, load_dummy_weights: bool = False) -> None:
-        request = LoadRequest(
-            hf_config=self.model_config.hf_config,
-            rows=self.rows,
-            max_seq_len=self.model_config.max_model_len,
-            lanes=self.lanes,
-            optimizations=self.options.optimizations,
-            engine_config=self.vllm_config,
-        )
-        self.loaded.model = load(self.model_class, self._mesh, request)
-        self.loaded.pooling = PoolingModel(self.loaded.model)
+        self.loaded.pooling = PoolingModel(self._build_model())
 
     def get_kv_cache_spec(self) -> dict[str, KVCacheSpec]:
         return {}

@@ -105,8 +105,8 @@ class TTWorker(WorkerBase):
         grid = "x".join(map(str, tuple(mesh.shape)))
         self.loaded.log.event("mesh opened", runtime=self.runtime.name, grid=grid, devices=mesh.get_num_devices())
 
-    @of_start
-    def load_model(self, *, load_dummy_weights: bool = False) -> None:
+    def _build_model(self) -> Any:
+        """The model object, on the open mesh."""
         request = LoadRequest(
             hf_config=self.model_config.hf_config,
             rows=self.rows,
@@ -115,7 +115,12 @@ class TTWorker(WorkerBase):
             optimizations=self.options.optimizations,
             engine_config=self.vllm_config,
         )
-        model = self.loaded.model = load(self.model_class, self._mesh, request)
+        self.loaded.model = load(self.model_class, self._mesh, request)
+        return self.loaded.model
+
+    @of_start
+    def load_model(self, *, load_dummy_weights: bool = False) -> None:
+        model = self._build_model()
         self.trace = TraceMode.of(self.options.trace_mode)
         self.loaded.adapter = ModelAdapter(
             model,
