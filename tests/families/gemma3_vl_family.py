@@ -15,7 +15,7 @@ from family import Asked, Family
 from launch import Run
 from layered_checkpoints import BEGIN_IMAGE, END_IMAGE, IMAGE, write_gemma3_with_images
 from mixture import mixture
-from pictures import picture, placed, prompt
+from pictures import SeeingReference, picture, placed, prompt
 
 ARCHITECTURE = "TTGemma3ForConditionalGeneration"
 """With the prefix: vLLM's own class of the bare name cannot be inspected without torchvision."""
@@ -47,7 +47,7 @@ def write_processors(folder: Path) -> None:
     (folder / "processor_config.json").write_text(json.dumps(described))
 
 
-class VisionReference:
+class VisionReference(SeeingReference):
     """transformers, float32, one request at a time, eager attention."""
 
     def __init__(self, checkpoint: Path, **images: Any) -> None:
@@ -62,22 +62,10 @@ class VisionReference:
             checkpoint, dtype=torch.float32, attn_implementation="eager"
         )
 
-    def answer(self, asked: Asked) -> list[int]:
-        given = self._inputs(asked)
-        with torch.no_grad():
-            output = self.model.generate(**given, max_new_tokens=asked.max_tokens, do_sample=False, pad_token_id=0)
-        return output[0, given["input_ids"].shape[1] :].tolist()
-
-    def logprobs(self, asked: Asked, answer: Sequence[int]) -> torch.Tensor:
-        given = self._inputs(asked, answer)
-        with torch.no_grad():
-            logits = self.model(**given).logits[0, -len(answer) - 1 : -1]
-        return logits.float().log_softmax(-1)
-
     def _pictures(self, media: Sequence[Any]) -> Any:
         return self._processor.image_processor(list(media), return_tensors="pt", **self._settings)
 
-    def _inputs(self, asked: Asked, answer: Sequence[int] = ()) -> dict[str, torch.Tensor]:
+    def inputs(self, asked: Asked, answer: Sequence[int] = ()) -> dict[str, torch.Tensor]:
         """The processor's pictures, and the prompt with their tokens in it."""
         images = self._pictures(asked.media) if asked.media else {}
         crops = [int(count) for count in images.get("num_crops", ())]

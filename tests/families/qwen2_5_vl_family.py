@@ -11,7 +11,7 @@ import torch
 from family import Asked, Family
 from launch import Run
 from mixture import mixture
-from pictures import picture, placed, prompt
+from pictures import SeeingReference, picture, placed, prompt
 
 VOCABULARY = 320
 ARCHITECTURE = "TTQwen2_5_VLForConditionalGeneration"
@@ -90,7 +90,7 @@ def write_processors(folder: Path) -> None:
     (folder / "preprocessor_config.json").write_text(json.dumps(settings))
 
 
-class VisionReference:
+class VisionReference(SeeingReference):
     """transformers, float32, one request at a time, eager attention."""
 
     MODEL = "Qwen2_5_VLForConditionalGeneration"
@@ -105,19 +105,7 @@ class VisionReference:
             checkpoint, dtype=torch.float32, attn_implementation="eager"
         )
 
-    def answer(self, asked: Asked) -> list[int]:
-        given = self._inputs(asked)
-        with torch.no_grad():
-            output = self.model.generate(**given, max_new_tokens=asked.max_tokens, do_sample=False, pad_token_id=0)
-        return output[0, given["input_ids"].shape[1] :].tolist()
-
-    def logprobs(self, asked: Asked, answer: Sequence[int]) -> torch.Tensor:
-        given = self._inputs(asked, answer)
-        with torch.no_grad():
-            logits = self.model(**given).logits[0, -len(answer) - 1 : -1]
-        return logits.float().log_softmax(-1)
-
-    def _inputs(self, asked: Asked, answer: Sequence[int] = ()) -> dict[str, torch.Tensor]:
+    def inputs(self, asked: Asked, answer: Sequence[int] = ()) -> dict[str, torch.Tensor]:
         """The processor's images, and the prompt with as many placeholders as each has tokens."""
         images = self._images(list(asked.media), return_tensors="pt") if asked.media else {}
         counts = [int(grid.prod()) // MERGE**2 for grid in images.get("image_grid_thw", ())]

@@ -107,3 +107,60 @@ def generated(model, tokens, images, count):
         **more,
     )
     return out[0, len(tokens) :].tolist()
+
+
+# What every model with images must do. see(**more): a Seer over a new model; answer(tokens, images, count): what
+# transformers generates.
+
+
+def check_mixed_rows(see, answer, tools, device):
+    """Rows with and without images, some of which join the others."""
+    seer = see(batch=6)
+    sampling = tools.params(6) if device else None
+    requests = [seer.admit(asked, row) for row, asked in enumerate(ASKED[:3])]
+    seer.prefill(requests, sampling=tools.params(3) if device else None)
+    seer.decode(sampling)
+    requests += [seer.admit(asked, row) for row, asked in enumerate(ASKED[3:], 3)]
+    seer.prefill(requests[3:], sampling=tools.params(2) if device else None)
+    for _ in range(12):
+        seer.decode(sampling)
+    for request, (tokens, images) in zip(requests, ASKED, strict=True):
+        assert request.tokens[len(tokens) :] == answer(tokens, images, len(request.tokens) - len(tokens))
+
+
+def check_chunks(see, answer, cut):
+    """A request in chunks that end at `cut`; where they begin is rounded down, so it may lie in an image."""
+    seer = see()
+    tokens, images = ASKED[4]
+    request = seer.admit(ASKED[4], 1)
+    for end in [*cut, len(tokens)]:
+        request.computed -= request.computed % 16
+        seer.prefill([request], [end], final=end == len(tokens))
+    for _ in range(6):
+        seer.decode()
+    assert request.tokens[len(tokens) :] == answer(tokens, images, 7)
+
+
+def check_cached_prefix(see, answer):
+    """A second request has the first one's blocks, with an image in them."""
+    seer = see()
+    asked = prompt(10, (4, 5), 30)
+    first = seer.admit(asked, 0)
+    seer.prefill([first])
+    tokens, images = asked[0] + text(9, 99), asked[1]
+    second = seer.admit((tokens, images), 1, blocks=first.blocks[:3], computed=48)
+    seer.prefill([second])
+    for _ in range(6):
+        seer.decode()
+    assert second.tokens[len(tokens) :] == answer(tokens, images, 7)
+
+
+def check_lanes(see, answer, tools):
+    """Rows of two lanes with rope deltas of their own."""
+    seer = see(lanes=2, batch=6)
+    requests = [seer.admit(asked, row) for asked, row in zip(ASKED, (0, 2, 3, 5), strict=False)]
+    seer.prefill(requests, sampling=tools.params(4))
+    for _ in range(5):
+        seer.decode(tools.params(6))
+    for request, (tokens, images) in zip(requests, ASKED, strict=False):
+        assert request.tokens[len(tokens) :] == answer(tokens, images, 6)

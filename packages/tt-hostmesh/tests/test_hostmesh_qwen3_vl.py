@@ -9,7 +9,20 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from seeing import ASKED, END, IMAGE, START, VIDEO, Seer, generated, image, prompt, text
+from seeing import (
+    ASKED,
+    END,
+    IMAGE,
+    START,
+    VIDEO,
+    Seer,
+    check_cached_prefix,
+    check_chunks,
+    check_lanes,
+    check_mixed_rows,
+    generated,
+    image,
+)
 
 from tt_hostmesh.adapter.images import Image
 from tt_hostmesh.errors import ContractError
@@ -96,54 +109,21 @@ def see(load, sight):
 
 @pytest.mark.parametrize("device", [True, False], ids=["device", "host"])
 def test_H1_rows_with_and_without_images_decode_like_transformers(see, answer, tools, device):
-    seer = see(batch=6)
-    sampling = tools.params(6) if device else None
-    requests = [seer.admit(asked, row) for row, asked in enumerate(ASKED[:3])]
-    seer.prefill(requests, sampling=tools.params(3) if device else None)
-    seer.decode(sampling)
-    requests += [seer.admit(asked, row) for row, asked in enumerate(ASKED[3:], 3)]
-    seer.prefill(requests[3:], sampling=tools.params(2) if device else None)
-    for _ in range(12):
-        seer.decode(sampling)
-    for request, (tokens, images) in zip(requests, ASKED, strict=True):
-        assert request.tokens[len(tokens) :] == answer(tokens, images, len(request.tokens) - len(tokens))
+    check_mixed_rows(see, answer, tools, device)
 
 
 @pytest.mark.parametrize("cut", [[41], [51], [53], [51, 63], [16, 41, 64]])
 def test_H1_chunks_may_end_beside_an_image_and_begin_in_the_middle_of_one(see, answer, cut):
     """What an image gives to the first layers is cut where the chunk begins."""
-    seer = see()
-    tokens, images = ASKED[4]
-    request = seer.admit(ASKED[4], 1)
-    for end in [*cut, len(tokens)]:
-        request.computed -= request.computed % 16
-        seer.prefill([request], [end], final=end == len(tokens))
-    for _ in range(6):
-        seer.decode()
-    assert request.tokens[len(tokens) :] == answer(tokens, images, 7)
+    check_chunks(see, answer, cut)
 
 
 def test_H1_a_cached_prefix_may_hold_images(see, answer):
-    seer = see()
-    asked = prompt(10, (4, 5), 30)
-    first = seer.admit(asked, 0)
-    seer.prefill([first])
-    tokens, images = asked[0] + text(9, 99), asked[1]
-    second = seer.admit((tokens, images), 1, blocks=first.blocks[:3], computed=48)
-    seer.prefill([second])
-    for _ in range(6):
-        seer.decode()
-    assert second.tokens[len(tokens) :] == answer(tokens, images, 7)
+    check_cached_prefix(see, answer)
 
 
 def test_H1_lanes_have_rope_deltas_of_their_own_rows(see, answer, tools):
-    seer = see(lanes=2, batch=6)
-    requests = [seer.admit(asked, row) for asked, row in zip(ASKED, (0, 2, 3, 5), strict=False)]
-    seer.prefill(requests, sampling=tools.params(4))
-    for _ in range(5):
-        seer.decode(tools.params(6))
-    for request, (tokens, images) in zip(requests, ASKED, strict=False):
-        assert request.tokens[len(tokens) :] == answer(tokens, images, 6)
+    check_lanes(see, answer, tools)
 
 
 def test_H14_strict_mode_finds_an_image_without_its_grid(see):

@@ -31,8 +31,8 @@ def _tower(source: Checkpoint, config: VisionConfig) -> TowerWeights:
         patch=Linear(_patch(source, config)),
         blocks=tuple(_block(source, config, f"visual.blocks.{i}.") for i in range(config.depth)),
         merger_norm=source.read("visual.merger.ln_q.weight", width),
-        merger_first=_linear(source, "visual.merger.mlp.0", merged, merged),
-        merger_second=_linear(source, "visual.merger.mlp.2", config.out_hidden_size, merged),
+        merger_first=read_linear(source, "visual.merger.mlp.0", merged, merged),
+        merger_second=read_linear(source, "visual.merger.mlp.2", config.out_hidden_size, merged),
     )
 
 
@@ -45,21 +45,27 @@ def _block(source: Checkpoint, config: VisionConfig, prefix: str) -> BlockWeight
     width, inner = config.hidden_size, config.intermediate_size
     return BlockWeights(
         norm1=source.read(prefix + "norm1.weight", width),
-        qkv=Linear(_qkv(source, config, prefix, "weight", width), _qkv(source, config, prefix, "bias")),
-        proj=_linear(source, prefix + "attn.proj", width, width),
+        qkv=read_qkv(source, f"{prefix}attn.qkv", width, config.head_dim),
+        proj=read_linear(source, prefix + "attn.proj", width, width),
         norm2=source.read(prefix + "norm2.weight", width),
         gate_up=Linear(_gate_up(source, prefix, "weight", inner, width), _gate_up(source, prefix, "bias", inner)),
-        down=_linear(source, prefix + "mlp.down_proj", width, inner),
+        down=read_linear(source, prefix + "mlp.down_proj", width, inner),
     )
 
 
-def _linear(source: Checkpoint, name: str, rows: int, columns: int) -> Linear:
+def read_linear(source: Checkpoint, name: str, rows: int, columns: int) -> Linear:
+    """A layer with a bias; errors as those of Checkpoint."""
     return Linear(source.read(f"{name}.weight", rows, columns), source.read(f"{name}.bias", rows))
 
 
-def _qkv(source: Checkpoint, config: VisionConfig, prefix: str, kind: str, *inputs: int) -> Tensor:
-    query, key, value = source.read(f"{prefix}attn.qkv.{kind}", 3 * config.hidden_size, *inputs).chunk(3)
-    return torch.cat([interleave(query, config.head_dim), interleave(key, config.head_dim), value])
+def read_qkv(source: Checkpoint, name: str, width: int, head_dim: int) -> Linear:
+    """A tower's query, key and value in one, hidden -> 3 hidden, in the order of llama.rope.rotate."""
+
+    def ordered(kind: str, *inputs: int) -> Tensor:
+        query, key, value = source.read(f"{name}.{kind}", 3 * width, *inputs).chunk(3)
+        return torch.cat([interleave(query, head_dim), interleave(key, head_dim), value])
+
+    return Linear(ordered("weight", width), ordered("bias"))
 
 
 def _gate_up(source: Checkpoint, prefix: str, kind: str, *shape: int) -> Tensor:

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from tt_hostmesh.llama.linear import Linear
 from tt_hostmesh.llama.rope import interleave
 from tt_hostmesh.llama.weights import Checkpoint, LlamaWeights, read_weights
+from tt_hostmesh.qwen2_5_vl.weights import read_linear, read_qkv
 from tt_hostmesh.qwen3_vl.config import Qwen3VLConfig, VisionConfig
 from tt_hostmesh.qwen3_vl.tower import BlockWeights, Centred, MergerWeights, TowerWeights
 
@@ -58,13 +58,11 @@ def _block(source: Checkpoint, config: VisionConfig, prefix: str) -> BlockWeight
     width, inner = config.hidden_size, config.intermediate_size
     return BlockWeights(
         norm1=_centred(source, f"{prefix}norm1", width),
-        qkv=Linear(
-            _qkv(source, config, f"{prefix}attn.qkv.weight", width), _qkv(source, config, f"{prefix}attn.qkv.bias")
-        ),
-        proj=_linear(source, f"{prefix}attn.proj", width, width),
+        qkv=read_qkv(source, f"{prefix}attn.qkv", width, config.head_dim),
+        proj=read_linear(source, f"{prefix}attn.proj", width, width),
         norm2=_centred(source, f"{prefix}norm2", width),
-        first=_linear(source, f"{prefix}mlp.linear_fc1", inner, width),
-        second=_linear(source, f"{prefix}mlp.linear_fc2", width, inner),
+        first=read_linear(source, f"{prefix}mlp.linear_fc1", inner, width),
+        second=read_linear(source, f"{prefix}mlp.linear_fc2", width, inner),
     )
 
 
@@ -72,19 +70,10 @@ def _merger(source: Checkpoint, config: VisionConfig, prefix: str, normed: int) 
     merged = config.merged_size
     return MergerWeights(
         norm=_centred(source, f"{prefix}norm", normed),
-        first=_linear(source, f"{prefix}linear_fc1", merged, merged),
-        second=_linear(source, f"{prefix}linear_fc2", config.out_hidden_size, merged),
+        first=read_linear(source, f"{prefix}linear_fc1", merged, merged),
+        second=read_linear(source, f"{prefix}linear_fc2", config.out_hidden_size, merged),
     )
 
 
 def _centred(source: Checkpoint, name: str, size: int) -> Centred:
     return Centred(source.read(f"{name}.weight", size), source.read(f"{name}.bias", size))
-
-
-def _linear(source: Checkpoint, name: str, rows: int, columns: int) -> Linear:
-    return Linear(source.read(f"{name}.weight", rows, columns), source.read(f"{name}.bias", rows))
-
-
-def _qkv(source: Checkpoint, config: VisionConfig, name: str, *inputs: int) -> Tensor:
-    query, key, value = source.read(name, 3 * config.hidden_size, *inputs).chunk(3)
-    return torch.cat([interleave(query, config.head_dim), interleave(key, config.head_dim), value])
