@@ -104,17 +104,21 @@ def touch(pid: int, pages: NDArray[np.uint64]) -> None:
 def keep(root: int) -> None:
     """Until the process ends."""
     known: dict[int, tuple[float, NDArray[np.uint64]]] = {}
-    awake = False
+    _sweep(root, known)
+    print("every page was touched once", flush=True)
     while _alive(root):
         begin = time.monotonic()
-        for pid in family(root):
-            if pid not in known or begin - known[pid][0] > REFRESH_S:
-                known[pid] = (begin, pages_of(pid))
-            touch(pid, known[pid][1])
-        if not awake:
-            print("every page was touched once", flush=True)
-            awake = True
+        _sweep(root, known)
         time.sleep(max(0.0, PERIOD_S - (time.monotonic() - begin)))
+
+
+def _sweep(root: int, known: dict[int, tuple[float, NDArray[np.uint64]]]) -> None:
+    """Touch everything once. known: by process, when its pages were looked up, and which they are."""
+    now = time.monotonic()
+    for pid in family(root):
+        if pid not in known or now - known[pid][0] > REFRESH_S:
+            known[pid] = (now, pages_of(pid))
+        touch(pid, known[pid][1])
 
 
 def _alive(pid: int) -> bool:
